@@ -55,9 +55,9 @@ chaos: ## Run the chaos tests with all faults, and long random histories (SEED=1
 	@PROPTEST_CASES=$(HISTORIES)0 .ci/within $(CHAOS_DEADLINE) 'random histories of decisions, and random files' \
 	  cargo test -p sluice-core --test decide --test setters -- --skip many_files --skip kept_proofs
 	@PROPTEST_CASES=$(HISTORIES) .ci/within $(CHAOS_DEADLINE) 'random histories of the controller' \
-	  cargo test -p sluice-controller --lib -- state::properties::
+	  cargo test -p sluice-controller --lib -- state::simulation::properties::
 	@PROPTEST_CASES=$$(($(HISTORIES) / 10)) .ci/within $(CHAOS_DEADLINE) 'random histories of change requests' \
-	  cargo test -p sluice-controller --lib -- state::request_properties::
+	  cargo test -p sluice-controller --lib -- state::simulation::request_properties::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos tests of deliveries' \
 	  cargo test -p sluice-delivery --test it -- --nocapture --test-threads=1 chaos:: queue::
 	@SLUICE_CHAOS_SEED=$(SEED) SLUICE_CHAOS_ROUNDS=$(ROUNDS) .ci/within $(CHAOS_DEADLINE) 'the chaos test of the controller' \

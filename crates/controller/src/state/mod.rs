@@ -11,8 +11,6 @@ pub mod effect;
 mod entries;
 #[cfg(test)]
 mod fixtures;
-#[cfg(test)]
-mod happening;
 pub mod input;
 mod long_reconcile_pause;
 mod lost_cluster_events;
@@ -21,32 +19,14 @@ mod pipeline_status;
 mod pipelines;
 mod polls;
 mod promotions;
-#[cfg(test)]
-mod properties;
-#[cfg(test)]
-mod races;
 mod rate_limit;
 mod reconcile;
 mod reconcile_queue;
 mod records;
-#[cfg(test)]
-mod request_properties;
 mod shards;
 mod shown;
 #[cfg(test)]
-mod simulated_clusters;
-#[cfg(test)]
-mod simulated_forge;
-#[cfg(test)]
-mod simulated_people;
-#[cfg(test)]
-mod simulated_server;
-#[cfg(test)]
 mod simulation;
-#[cfg(test)]
-mod simulation_checks;
-#[cfg(test)]
-mod simulation_end;
 pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;

@@ -287,8 +287,7 @@ pub(crate) mod tests {
     use super::super::effect::Effect;
     use super::super::entries::{Record, Unrecorded};
     use super::super::fixtures::{at, insert, key, pipeline, state, state_at};
-    use super::super::simulated_clusters::helm_release;
-    use super::super::simulation::RunningVersion;
+    use super::super::simulation::{RunningVersion, helm_release};
     use super::super::{Input, fixtures};
     use super::*;
 

@@ -39,15 +39,20 @@ pub fn without_tests(text: &str) -> &str {
     text.split("mod tests {\n").next().unwrap_or(text)
 }
 
-/// Returns the paths of the modules that `#[cfg(test)]` includes.
+/// Returns the paths of the files that `#[cfg(test)]` includes: a file, or all files of a folder.
 pub fn test_modules(code: &[(String, String)]) -> BTreeSet<String> {
     let modules = code.iter().flat_map(|(path, text)| {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let after_mark = text.split("#[cfg(test)]\nmod ").skip(1);
         let names = after_mark.filter_map(|rest| rest.lines().next()?.strip_suffix(';'));
-        names.map(move |name| format!("{folder}/{name}.rs"))
+        names.map(move |name| format!("{folder}/{name}"))
     });
-    modules.collect()
+    let modules: Vec<String> = modules.collect();
+    let is_in = |path: &str, module: &str| {
+        path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    let paths = code.iter().map(|(path, _)| path);
+    paths.filter(|path| modules.iter().any(|module| is_in(path, module))).cloned().collect()
 }
 
 /// Returns the values that a text writes with `Debug`, each with its line: `{value:?}` and `{value:#?}`.
@@ -119,8 +124,12 @@ fn debug_output_is_found_wherever_it_is_written() -> Result<()> {
     let text = "format!(\n\"{a:?} of {b} and \\\n {c.d:#?}\", x);\nwrite!(f, \"{:?}{0:?}\")";
     let found = debug_values(text);
     ensure!(found == [(2, "a"), (3, "c.d"), (4, ""), (4, "0")], "{found:?}");
-    let code = [("crates/a/src/mod.rs".to_owned(), "#[cfg(test)]\nmod checks;\nmod b;\n".to_owned())];
-    ensure!(test_modules(&code) == BTreeSet::from(["crates/a/src/checks.rs".to_owned()]));
+    let parent = "#[cfg(test)]\nmod checks;\nmod b;\n#[cfg(test)]\nmod c;\n";
+    let code =
+        [("mod", parent), ("checks", ""), ("b", ""), ("c/mod", "mod d;"), ("c/d", ""), ("checks_of", "")];
+    let code = code.map(|(name, text)| (format!("crates/a/src/{name}.rs"), text.to_owned()));
+    let expected = ["checks", "c/mod", "c/d"].map(|name| format!("crates/a/src/{name}.rs"));
+    ensure!(test_modules(&code) == BTreeSet::from(expected));
     ensure!(without_tests("a\n#[cfg(test)]\npub mod tests {\nb") == "a\n#[cfg(test)]\npub ");
     Ok(())
 }

@@ -98,7 +98,8 @@ impl Sources {
             let uses = uses_in(&code);
             parsed.push(File { path: path.clone(), module, code, uses });
         }
-        parsed.retain(|file| !test_modules.contains(&file.module));
+        let is_in_test = |module: &[String]| (1..=module.len()).any(|n| test_modules.contains(&module[..n]));
+        parsed.retain(|file| !is_in_test(&file.module));
         let by_module = parsed.iter().enumerate().map(|(at, file)| (file.module.clone(), at)).collect();
         Sources { files: parsed, by_module }
     }
@@ -418,7 +419,8 @@ mod tests {
                 "b.rs",
                 "use crate::a::{Y, Renamed};\npub struct B;\n#[cfg(test)]\nmod t { use crate::tests::T; }",
             ),
-            ("tests.rs", "use crate::B;\npub struct T;"),
+            ("tests/mod.rs", "mod t;\nuse crate::B;\npub struct T;"),
+            ("tests/t.rs", "use super::T;\nuse crate::a::Y;"),
             ("c.rs", "use crate::B;\nuse std::fmt::{self, Write};"),
         ];
         assert_eq!(found(&files), []);

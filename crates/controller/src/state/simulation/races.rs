@@ -1,7 +1,7 @@
 //! Approvals, rejections and changes of prod by hand that come while the controller delivers or writes.
 
-use super::simulation::{ControllerSimulation, EffectFault};
-use super::*;
+use super::controller_simulation::{ControllerSimulation, EffectFault};
+use crate::state::*;
 
 /// Carries everything out in order, for a while. Flux applies no commit.
 fn run(simulation: &mut ControllerSimulation) {

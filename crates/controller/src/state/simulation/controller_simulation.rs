@@ -13,16 +13,18 @@ use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::Promotion;
 use sluice_delivery::{DeliveryError, EditError, FencingToken};
 
-use super::effect::{Job, Work};
-use super::fixtures::{ended, state_at};
-use super::simulated_clusters::eu_cluster;
-use super::simulated_forge::{SimulatedForge, branch_of};
-use super::simulated_people::is_rejected;
-use super::simulated_server::{HubEvent, SimulatedHub};
-use super::status_queue::{SerializedStatus, StatusWrite, StoredObject, WriteOutcome, serialize_status};
-use super::*;
+use super::clusters::eu_cluster;
+use super::forge::{SimulatedForge, branch_of};
+use super::people::is_rejected;
+use super::server::{HubEvent, SimulatedHub};
 use crate::act::{ActError, JobOutcome};
 use crate::metrics::PromotionStep;
+use crate::state::effect::{Job, Work};
+use crate::state::fixtures::{ended, state_at};
+use crate::state::status_queue::{
+    SerializedStatus, StatusWrite, StoredObject, WriteOutcome, serialize_status,
+};
+use crate::state::*;
 use crate::timeout::{API_CALL_TIMEOUT, timed_out};
 use crate::watch::stream::ObjectEvent;
 use sluice_core::fleet::ClusterEvent;
@@ -49,7 +51,7 @@ pub(super) enum EffectFault {
 
 /// What an environment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RunningVersion {
+pub(in crate::state) struct RunningVersion {
     pub version: u32,
     pub is_healthy: bool,
 }
@@ -118,7 +120,7 @@ impl ControllerSimulation {
     pub(super) fn new(manual: bool) -> Self {
         let start = Instant::now();
         let mut simulation = Self {
-            state: state_at(super::fixtures::at(start, 0)),
+            state: state_at(crate::state::fixtures::at(start, 0)),
             start,
             elapsed: 0,
             wall_offset: 0,
@@ -168,7 +170,7 @@ impl ControllerSimulation {
     }
 
     pub(super) fn now(&self) -> Now {
-        let mut now = super::fixtures::at(self.start, self.elapsed);
+        let mut now = crate::state::fixtures::at(self.start, self.elapsed);
         now.wall = now.wall.checked_add(SignedDuration::from_secs(self.wall_offset)).unwrap();
         now
     }

@@ -9,9 +9,9 @@ use sluice_api::pipeline::{Pipeline, PipelineSpec};
 use sluice_api::promotion::{Approval, Phase, Promotion, Rejection};
 use sluice_delivery::MergeMode;
 
-use super::simulated_forge::strategy;
-use super::simulated_server::HubEvent;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV};
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV};
+use super::forge::strategy;
+use super::server::HubEvent;
 
 /// The pipelines of all histories, read from JSON once.
 static WITH_COMMITS: LazyLock<Pipeline> = LazyLock::new(|| pipeline(false));

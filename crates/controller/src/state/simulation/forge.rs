@@ -13,12 +13,12 @@ use sluice_delivery::{
     OutdatedReason,
 };
 
-use super::effect::{Effect, Job, Work};
-use super::fixtures::key;
-use super::simulated_people::is_rejected;
-use super::simulated_server::HubEvent;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, version_of};
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, version_of};
+use super::people::is_rejected;
+use super::server::HubEvent;
 use crate::act::{ActError, JobOutcome};
+use crate::state::effect::{Effect, Job, Work};
+use crate::state::fixtures::key;
 
 /// A commit at the end of a head branch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use proptest::sample::Index;
 
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 
 /// One thing that happens.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The end of a history: all faults stop, and the controller comes to rest.
 
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 
 /// The seconds of quiet after which the controller has come to rest: longer than any pause and deadline.
 const SETTLING_TIME: u64 = 2 * 3600;

@@ -7,13 +7,13 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{Health, Pipeline, PipelineStatus};
 use sluice_api::promotion::{Phase, Promotion};
 
-use super::effect::{Effect, Job, Work};
-use super::fixtures::key;
-use super::simulated_people::is_rejected;
-use super::simulated_server::loop_fields;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV, version_of};
-use super::status_queue::{SerializedStatus, StatusOwner, StatusWrite};
-use super::*;
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, SECOND_DEV, version_of};
+use super::people::is_rejected;
+use super::server::loop_fields;
+use crate::state::effect::{Effect, Job, Work};
+use crate::state::fixtures::key;
+use crate::state::status_queue::{SerializedStatus, StatusOwner, StatusWrite};
+use crate::state::*;
 
 /// How long a cluster that is used for the first time may take to answer, in seconds.
 const ANSWER_TIME: u64 = 20;

@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 use sluice_api::GitopsCluster;
 
-use super::fixtures::WALL;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion, SECOND_DEV};
-use super::*;
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, RunningVersion, SECOND_DEV};
 use crate::observe::facts::{helm_release, metadata};
+use crate::state::fixtures::WALL;
+use crate::state::*;
 use crate::watch::event_queue::EventQueue;
 use sluice_core::fleet::owned_read::OwnedRead;
 use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
@@ -152,7 +152,7 @@ fn reported_release(environment: &'static str, running: RunningVersion) -> (Obje
 }
 
 /// A HelmRelease that runs a version.
-pub(super) fn helm_release(environment: &str, running: RunningVersion) -> (ObjectKey, Fact) {
+pub(in crate::state) fn helm_release(environment: &str, running: RunningVersion) -> (ObjectKey, Fact) {
     let status = if running.is_healthy { "True" } else { "False" };
     let chart = format!("1.0.{}", running.version);
     let object = json!({

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
+use super::forge::RequestState;
 use super::happening::{Happening, apply, cases, run};
-use super::simulated_forge::RequestState;
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 
 fn fault() -> impl Strategy<Value = EffectFault> {
     prop_oneof![

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use sluice_api::pipeline::{Pipeline, PipelineStatus};
 use sluice_api::promotion::Promotion;
 
-use super::cached::HasHookFields;
-use super::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 use crate::resource_version::version_of;
+use crate::state::cached::HasHookFields;
+use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 
 /// An event of the hub's watches.
 #[derive(Clone)]

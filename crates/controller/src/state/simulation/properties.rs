@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::effect::Effect;
+use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault};
 use super::happening::{Happening, apply, cases, run};
-use super::simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault};
+use crate::state::effect::Effect;
 
 fn fault() -> impl Strategy<Value = EffectFault> {
     prop_oneof![6 => Just(EffectFault::None), 1 => Just(EffectFault::Refused), 1 => Just(EffectFault::AnswerLost)]
