@@ -63,6 +63,11 @@ fn status_failure(status: &Status) -> Failure {
         404 if is_missing_object(status) => Failure::new(Exit::NotFound, said),
         404 => Failure::new(Exit::Cluster, NO_CRDS)
             .hinted("install them: sluice crds | kubectl apply --server-side -f -"),
+        _ if said.contains("request is too large") => {
+            Failure::new(Exit::Error, "the object would be larger than the cluster stores").hinted(
+                "remove labels and annotations that it does not need: kubectl label KIND NAME KEY-, kubectl annotate KIND NAME KEY-",
+            )
+        }
         _ if said.is_empty() => Failure::new(Exit::Error, format!("the cluster answered {}", status.code)),
         _ => Failure::new(Exit::Error, format!("the cluster refused: {said}")),
     }
@@ -115,6 +120,9 @@ mod tests {
         assert_eq!(said(404, "pipelines x not found", "x").exit, Exit::NotFound);
         assert_eq!(said(500, "", "").message, "the cluster answered 500");
         assert_eq!(said(422, "spec.x is wrong", "x").message, "the cluster refused: spec.x is wrong");
+        let large = said(500, "etcdserver: request is too large", "");
+        assert!(large.message.contains("larger than the cluster stores"), "{}", large.message);
+        assert!(large.hint.unwrap().contains("kubectl label"));
     }
 
     #[test]

@@ -23,6 +23,11 @@ pub const RETRY: &str = "retry";
 /// The verb for the writes of the controller: new Promotions, and the statuses of both kinds.
 pub const RECORD: &str = "record";
 
+/// How many labels and field managers people may give a Promotion. The API server bounds annotations itself: 256 KiB together
+/// (`TotalAnnotationSizeLimitB` in apimachinery). Labels and `managedFields` could fill the object, and then nobody could
+/// approve or reject it, and its status could not be written.
+const MAX_METADATA_ENTRIES: usize = 64;
+
 /// Returns the expression that checks a verb on the object of the request. A Promotion that is created may have no name
 /// yet. Empty fields of `request` are absent.
 fn may(verb: &str) -> String {
@@ -53,6 +58,11 @@ fn variables() -> Vec<Variable> {
         )
     };
     let kept = |path: &str| format!("object.metadata.?{path} == oldObject.metadata.?{path}");
+    let bounded = |path: &str, none: &str| {
+        let count = |object: &str| format!("size({object}.metadata.?{path}.orValue({none}))");
+        let (now, before) = (count("object"), count("oldObject"));
+        format!("({now} <= {MAX_METADATA_ENTRIES} || {now} <= {before})")
+    };
     let label = |name: &str| {
         let of = |object: &str| format!("{object}.metadata.?labels[?'{GROUP}/{name}']");
         format!("{} == {}", of("object"), of("oldObject"))
@@ -93,6 +103,7 @@ fn variables() -> Vec<Variable> {
             [kept("ownerReferences"), kept("finalizers"), label("pipeline"), label("environment")]
                 .join(" && "),
         ),
+        variable("keepsItsSize", [bounded("labels", "{}"), bounded("managedFields", "[]")].join(" && ")),
     ]
 }
 
@@ -144,6 +155,14 @@ fn validations() -> Vec<Validation> {
              variables.mayRecord || variables.isSystem",
             "variables.user + ' may not change ownerReferences, finalizers or the labels of Sluice on ' + \
              variables.what + ': they say which pipeline the promotion belongs to'",
+        ),
+        validation(
+            "variables.isStatus || request.operation == 'CREATE' || variables.keepsItsSize || \
+             variables.mayRecord || variables.isSystem",
+            &format!(
+                "variables.user + ' may not let ' + variables.what + ' have more than {MAX_METADATA_ENTRIES} labels or field \
+                 managers: an object that is too large cannot be approved, rejected or recorded'"
+            ),
         ),
     ]
 }

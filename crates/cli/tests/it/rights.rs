@@ -1,6 +1,7 @@
 //! The permissions to approve, reject and retry: users and a group with the roles of `deploy/` on a real API server, with
 //! requests as of `kubectl` and by `sluice`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -422,6 +423,42 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
     })
     .await?;
     message_of(sluice.promotions().patch_status("p", &params, &status).await).map_err(anyhow::Error::msg)
+}
+
+/// An object that is larger than etcd stores could not be approved, and its status not be written.
+#[tokio::test]
+async fn nobody_fills_a_promotion_with_labels_or_field_managers() -> Result<()> {
+    let People { place: _place, jane, .. } = people("rights-size").await?;
+    let labels = |from: u32, to: u32, value: Option<&str>| {
+        let all: BTreeMap<String, Option<&str>> = (from..to).map(|n| (format!("l{n}"), value)).collect();
+        json!({"metadata": {"labels": all}})
+    };
+    let wanted = "jane may not let promotions rights-size/p have more than 64 labels or field managers";
+    eventually(WAIT_TIMEOUT, || async {
+        jane.patch("p", labels(0, 60, Some("x"))).await.map_err(anyhow::Error::msg)
+    })
+    .await?;
+    jane.refused("p", labels(60, 200, Some("x")), wanted).await;
+    // What an administrator has added may stay, and may be removed.
+    let admin: Api<Promotion> = Api::namespaced(servers().await?.hub.client().await?, &jane.namespace);
+    admin.patch("p", &PatchParams::default(), &Patch::Merge(labels(60, 200, Some("x")))).await?;
+    jane.refused("p", labels(200, 201, Some("x")), wanted).await;
+    jane.patch("p", labels(100, 101, None)).await.map_err(anyhow::Error::msg)?;
+    jane.patch("p", labels(0, 200, None)).await.map_err(anyhow::Error::msg)?;
+
+    let mut refused = None;
+    for n in 0..70 {
+        let applied = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
+            "metadata": {"name": "p", "labels": {"team": "web"}}});
+        let params = PatchParams::apply(&format!("manager-{n}"));
+        let done = message_of(jane.promotions().patch("p", &params, &Patch::Apply(applied)).await);
+        if let Err(error) = done {
+            refused = Some(error);
+            break;
+        }
+    }
+    assert!(refused.as_ref().is_some_and(|error| error.contains(wanted)), "{refused:?}");
+    Ok(())
 }
 
 #[tokio::test]

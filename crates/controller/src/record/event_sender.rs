@@ -24,6 +24,10 @@ use crate::watch::read_error::api_error_message;
 /// The longest note of an event, in bytes.
 pub(crate) const MAX_NOTE_BYTES: usize = 1000;
 
+/// The note about an object that is too large for its status.
+const TOO_LARGE: &str = "the status cannot be written, and shows an earlier state: with its labels and annotations the object \
+                         is larger than the API server stores; remove those that it does not need";
+
 /// Sends events.
 #[derive(Clone)]
 pub struct Events {
@@ -56,6 +60,7 @@ impl Events {
             }
             PendingEvent::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
             PendingEvent::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
+            PendingEvent::TooLarge(object) => self.too_large(*object),
         }
     }
 
@@ -130,6 +135,11 @@ impl Events {
         };
         let event = event(true, "Unreadable", &note, "Read");
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
+    }
+
+    fn too_large(&self, about: ObjectReference) {
+        let name = about.name.clone().unwrap_or_default();
+        self.publish(event(true, "StatusTooLarge", TOO_LARGE, "Record"), about, name);
     }
 
     /// Writes the event that a caller signed a call of the hook server with a key for another purpose.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
 
@@ -25,6 +26,8 @@ pub enum PendingEvent {
     },
     /// An object of this kind cannot be read, so its status cannot say that.
     Unreadable(&'static str, Box<UnreadableObject>),
+    /// The status of this object cannot be written, because the object is too large.
+    TooLarge(Box<ObjectReference>),
 }
 
 impl PendingEvent {

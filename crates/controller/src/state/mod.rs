@@ -31,6 +31,7 @@ pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;
 mod timers;
+mod too_large;
 mod unguarded_approvals;
 pub(crate) mod unread_metadata;
 mod unreadable;
@@ -314,6 +315,7 @@ impl State {
     }
 
     fn status_written(&mut self, owner: &StatusOwner, number: u64, outcome: WriteOutcome) {
+        let is_first_failure = self.statuses.failures(owner) == 0;
         let Some(next) = self.statuses.ended(owner, number, &outcome, self.now.instant) else { return };
         self.effects.extend(next.map(Effect::WriteStatus));
         match outcome {
@@ -336,6 +338,7 @@ impl State {
             },
             WriteOutcome::Conflict(stored) => self.status_conflict(owner, *stored),
             WriteOutcome::Withheld => self.mark_status_unknown(owner),
+            WriteOutcome::Failed(error) if is_first_failure => self.report_too_large(owner, &error),
             WriteOutcome::Gone | WriteOutcome::Failed(_) => {}
         }
     }

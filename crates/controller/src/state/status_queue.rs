@@ -285,6 +285,11 @@ impl StatusQueue {
         self.pending.contains_key(owner)
     }
 
+    /// How often the write of an object's status has failed in a row.
+    pub fn failures(&self, owner: &StatusOwner) -> u32 {
+        self.pending.get(owner).map_or(0, |pending| pending.failures)
+    }
+
     /// Handles the end of a write. Returns `None` if the write does not count, because its object was forgotten
     /// since; else the next write of the object, if there is one.
     pub fn ended(
