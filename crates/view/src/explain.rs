@@ -15,7 +15,7 @@ use sluice_core::promotion::GateKind;
 use sluice_core::revision::shortened;
 
 use crate::change::without_command;
-use crate::explanation_text::{NEXT_ATTEMPT, named_once, sentence, without_flux_command};
+use crate::explanation_text::{NEXT_ATTEMPT, named_once, retry_command, sentence, without_flux_command};
 pub use crate::explanation_text::{with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
@@ -261,6 +261,7 @@ fn promotion_sentences(
     let (revision, here) = (&promotion.spec.revision, place.name());
     let promotion_name = promotion.metadata.name.as_deref().unwrap_or_default();
     let namespace = promotion.metadata.namespace.as_deref().unwrap_or("default");
+    let retry = || format!("sluice retry {promotion_name} -n {namespace}");
     match status.phase {
         Phase::Pending => {
             let is_blind = unreadable(place, promotion, draft);
@@ -277,7 +278,7 @@ fn promotion_sentences(
             );
             draft.advise(situation, &status.reason);
             attempts(status, now, draft);
-            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+            draft.next.extend((!ENDS_BY_TIME.contains(&status.reason.as_str())).then(retry));
         }
         Phase::Proposed => {
             let request = status.change_request.as_ref();
@@ -299,13 +300,11 @@ fn promotion_sentences(
         Phase::Failed => {
             draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
             draft.advise(Situation::Blocked, &status.reason);
-            if status.reason != "Tampered" {
-                draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
-            }
+            draft.next.extend((status.reason != "Tampered").then(retry));
         }
         Phase::Rejected => {
             draft.add(Situation::Blocked, rejected(revision, &here, &status.message));
-            draft.next.push(format!("sluice retry {promotion_name} -n {namespace}"));
+            draft.next.push(retry());
         }
         Phase::Succeeded | Phase::Superseded | Phase::Cancelled => {}
     }
@@ -326,7 +325,9 @@ fn rejected(revision: &str, here: &str, message: &str) -> String {
 
 /// The failures that usually end without a person.
 const ENDS_ALONE: [&str; 5] = ["BranchContended", "EventUnanswered", "Stopped", "Timeout", "Unreachable"];
-/// How often such a failure is tried again before a person has to look: for about a minute.
+/// The failures whose cause a retry meets again until it ends: the server's limit, a suspension, or a closed gate.
+const ENDS_BY_TIME: [&str; 2] = ["RateLimited", "Stopped"];
+/// How often a failure of `ENDS_ALONE` is tried again before a person has to look: for about a minute.
 const TRIES_ALONE: u32 = 5;
 
 /// Whether a failed delivery needs no person: Sluice tries it again, and it may succeed then.
@@ -423,11 +424,15 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
         });
     if !is_repeated && !of_promotion && !is_from_before {
         let is_lost = message.contains(NOT_APPLIED);
-        let needs_person = is_lost || message.contains(NO_TARGET) || place.note_needs_person();
+        let names_cause = [NO_TARGET, CLOSE_BY_HAND].iter().any(|text| message.contains(text));
+        let needs_person = is_lost || names_cause || place.note_needs_person();
         let situation = if needs_person { Situation::Blocked } else { Situation::Waiting };
         let (message, command) = without_flux_command(message);
         draft.add_trouble(situation, sentence(&message));
         draft.next.extend(command);
+        if draft.next.is_empty() && place.note_needs_person() {
+            draft.next.extend(retry_command(&message));
+        }
         if is_lost {
             // The note says more than the general advice.
             draft.sentences.retain(|sentence| !sentence.starts_with("If this takes long,"));
@@ -437,6 +442,9 @@ fn note(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &mut Draf
 
 /// The text of the controller's note if Flux does not apply what was delivered.
 const NOT_APPLIED: &str = " does not arrive in ";
+/// The text of the controller about a change request that Sluice cannot close.
+const CLOSE_BY_HAND: &str =
+    " stays open: the pipeline names another repository or branch now; close it by hand";
 
 /// Explains why the predecessors offer nothing newer, for an environment without a current promotion.
 fn predecessors(place: &Place<'_>, places: &PlacesByEnvironment<'_>, draft: &mut Draft) {

@@ -44,3 +44,12 @@ pub(crate) fn without_flux_command(note: &str) -> (String, Option<String>) {
         None => (note.into(), None),
     }
 }
+
+/// Returns the command for another try that a note ends with, as people type it. A note that quotes a person's words may have
+/// several commands; then it is unclear which is the controller's.
+pub(crate) fn retry_command(note: &str) -> Option<String> {
+    let (_, rest) = note.split_once("sluice retry -n ")?;
+    let mut words = rest.split(' ');
+    let (namespace, name) = (words.next()?, words.next()?);
+    (!rest.contains("sluice retry")).then(|| format!("sluice retry {name} -n {namespace}"))
+}

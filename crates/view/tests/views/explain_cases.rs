@@ -10,6 +10,12 @@ pub enum Shown {
     Phase(&'static str),
     /// A closed gate of a pending promotion.
     Gate(&'static str),
+    /// The error of the environment's target, which has this health.
+    Target(&'static str),
+    /// A condition of the Pipeline of this type.
+    Condition(&'static str),
+    /// The suspended Pipeline.
+    Suspended,
     /// Not shown by `explain`. The text says where a person reads the reason.
     Elsewhere(&'static str),
 }
@@ -118,7 +124,13 @@ pub const PROGRESS: &[Case] = &[
         NOT_STARTED,
         "WaitingForWithdrawal",
         Shown::Note,
-        "6.1.8 waits until Sluice has closed the change request of podinfo-prod-1, which is in a repository or branch that the pipeline no longer uses; its promotion says: https://git.example.com/fleet/pulls/7 stays open: the pipeline names another repository or branch now; close it by hand",
+        "6.1.8 waits until Sluice has closed the change request of 6.1.7, which is in a repository or branch that the pipeline no longer uses; its promotion says: waits for https://git.example.com/fleet/pulls/7 to be merged",
+    ),
+    case(
+        NOT_STARTED,
+        "WaitingForWithdrawal",
+        Shown::Note,
+        "6.1.8 waits until Sluice has closed the change request of 6.1.7, which is in a repository or branch that the pipeline no longer uses; its promotion says: https://git.example.com/fleet/pulls/7 stays open: the pipeline names another repository or branch now; close it by hand",
     ),
     case(
         NOT_STARTED,
@@ -131,6 +143,12 @@ pub const PROGRESS: &[Case] = &[
         "Ended",
         Shown::Note,
         "6.1.8 was rejected and will not be retried automatically: rejected by jane; sluice retry -n apps podinfo-prod-1 tries again",
+    ),
+    case(
+        NOT_STARTED,
+        "Ended",
+        Shown::Note,
+        "6.1.8 was promoted before, and something else runs here now; sluice retry -n apps podinfo-prod-1 promotes it again",
     ),
     case(
         NOT_STARTED,
@@ -162,15 +180,20 @@ pub const PROGRESS: &[Case] = &[
         Shown::Elsewhere("the column READY of sluice get pipelines"),
         "",
     ),
-    case(CONDITIONS, "Suspended", Shown::Elsewhere("the sentence about the suspension, see explain.rs"), ""),
+    case(CONDITIONS, "Suspended", Shown::Suspended, "observed only: spec.suspend is true"),
     case(CONDITIONS, "Progressing", Shown::Elsewhere("the health of the environment, in sluice status"), ""),
     case(
         CONDITIONS,
         "TargetNotReadable",
-        Shown::Elsewhere("the sentence about the target, see explain.rs"),
-        "",
+        Shown::Target("Unknown"),
+        "cluster fleet/prod refuses the connection (tcp connect error): start its API server, or correct the address in Secret fleet/prod",
     ),
-    case(CONDITIONS, "TargetFailed", Shown::Elsewhere("the sentence about the target, see explain.rs"), ""),
+    case(
+        CONDITIONS,
+        "TargetFailed",
+        Shown::Target("Failed"),
+        "HelmRelease/podinfo: Helm install failed: timed out waiting for the condition",
+    ),
     case(
         CONDITIONS,
         "StrategyRefused",
@@ -186,8 +209,8 @@ pub const PROGRESS: &[Case] = &[
     case(
         CONDITIONS,
         "TooLarge",
-        Shown::Elsewhere("a condition, which sluice explain and status print first"),
-        "",
+        Shown::Condition("Summarized"),
+        "the status of 2048 targets is too large for one object: left out are the workloads of 2048 targets that are Ready; split the pipeline",
     ),
     case(UNREADABLE, "Unreadable", Shown::Elsewhere("an event of the object, in sluice events"), ""),
     case(
@@ -264,7 +287,7 @@ pub const PROGRESS: &[Case] = &[
         Shown::Phase("Delivered"),
         "every value was set already at 1eabc9a4; waits for the targets to run it",
     ),
-    case(PROMOTION, "Succeeded", Shown::Elsewhere("the sentence that the environment runs the revision"), ""),
+    case(PROMOTION, "Succeeded", Shown::Phase("Succeeded"), "prod runs 6.1.8 and is healthy"),
     case(
         PROMOTION,
         "Unhealthy",
@@ -283,8 +306,8 @@ pub const PROGRESS: &[Case] = &[
         Shown::Phase("Rejected"),
         "https://git.example.com/fleet/pulls/7 was closed and not merged",
     ),
-    case(PROMOTION, "Superseded", Shown::Elsewhere("the sentences about the newer promotion"), ""),
-    case(PROMOTION, "NotWanted", Shown::Elsewhere("the sentence about the environment"), ""),
+    case(PROMOTION, "Superseded", Shown::Phase("Superseded"), "6.1.9 came before it was seen healthy"),
+    case(PROMOTION, "NotWanted", Shown::Phase("Cancelled"), "the environment has no promotion any more"),
     case(PROMOTION, "NotRetried", Shown::Elsewhere("an event of the Promotion, in sluice events"), ""),
     case(PROMOTION, "Resumed", Shown::Phase("Pending"), "it is the newest revision again"),
     case(PROMOTION, "Retried", Shown::Phase("Pending"), "a person requested another try"),

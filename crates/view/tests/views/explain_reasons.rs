@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
+use sluice_api::pipeline::EnvironmentStatus;
+use sluice_api::{Pipeline, Promotion};
 use sluice_view::explain::explain;
+use sluice_view::pipeline_screen::summarized;
 
 use crate::explain_cases::{Case, PROGRESS, Shown};
 use crate::explain_failure_cases::FAILURES;
-use crate::fixture::{now, pipeline, promotion, runs};
+use crate::fixture::{now, pipeline, promotion, runs, target};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -47,26 +51,61 @@ fn documented() -> BTreeMap<(String, String), usize> {
     reasons
 }
 
-/// Returns what `sluice explain` prints about prod in a case.
-fn explained(case: &Case) -> String {
-    let mut held = pipeline(json!({
-        "dev": runs("dev", "6.1.8", "Ready"),
-        "staging": runs("staging", "6.1.8", "Ready"),
-        "prod": runs("prod", "6.1.5", "Ready"),
-    }));
-    let mut status = json!({"reason": case.reason, "message": case.message});
+/// Returns the condition of a case, which is True.
+fn condition(type_: &str, case: &Case) -> Condition {
+    serde_json::from_value(
+        json!({"type": type_, "status": "True", "reason": case.reason, "message": case.message,
+        "lastTransitionTime": "2026-11-21T10:00:00Z"}),
+    )
+    .unwrap()
+}
+
+/// Returns an environment of the status as the API stores it.
+fn environment(status: serde_json::Value) -> EnvironmentStatus {
+    serde_json::from_value(status).unwrap()
+}
+
+/// Changes a pipeline, in which prod is behind staging, into that of a case.
+fn hold(held: &mut Pipeline, case: &Case) {
+    let status = held.status.as_mut().unwrap();
     match case.shown {
-        Shown::Elsewhere(place) => return format!("not in explain: {place}"),
         Shown::Note => {
-            let environments = &mut held.status.as_mut().unwrap().environments;
-            let prod = environments.get_mut("prod").unwrap();
+            let prod = status.environments.get_mut("prod").unwrap();
             (prod.message, prod.reason) = (case.message.into(), case.reason.into());
         }
+        // staging offers nothing newer.
+        Shown::Target(health) => {
+            let failed = json!([target("prod", "6.1.5", health, case.message)]);
+            let prod = json!({"health": health, "revision": "6.1.5", "targets": failed});
+            status.environments.insert("prod".into(), environment(prod));
+            status.environments.insert("staging".into(), environment(runs("staging", "6.1.5", "Ready")));
+        }
+        Shown::Condition(type_) => status.conditions.push(condition(type_, case)),
+        Shown::Suspended => {
+            held.spec.suspend = true;
+            status.conditions = vec![condition("Ready", case)];
+        }
+        Shown::Phase("Succeeded") => {
+            status.environments.insert("prod".into(), environment(runs("prod", "6.1.8", "Ready")));
+        }
+        Shown::Phase("Cancelled") => {
+            held.spec.promotion = None;
+            held.spec.environments.iter_mut().for_each(|environment| environment.promotion = None);
+        }
+        Shown::Phase(_) | Shown::Gate(_) | Shown::Elsewhere(_) => {}
+    }
+}
+
+/// Returns the promotions into prod of a case.
+fn promotions(case: &Case) -> Vec<Promotion> {
+    let mut status = json!({"reason": case.reason, "message": case.message});
+    match case.shown {
         Shown::Gate(name) => {
             status["phase"] = json!("Pending");
             status["gates"] = json!([{"name": name, "open": false, "message": case.message}]);
         }
         Shown::Phase(phase) => status["phase"] = json!(phase),
+        _ => return Vec::new(),
     }
     if case.shown == Shown::Phase("Promoting") {
         status["attempts"] = json!(1);
@@ -76,14 +115,31 @@ fn explained(case: &Case) -> String {
         status["changeRequest"] = json!({"number": 7, "url": "https://git.example.com/fleet/pulls/7",
             "state": "open", "branch": "sluice/apps/podinfo/prod", "headCommit": "c0ffee"});
     }
-    let promotions = match case.shown {
-        Shown::Note => Vec::new(),
-        _ => vec![promotion("prod", 1, status)],
-    };
-    let all = explain(&held, &promotions, now());
+    let mut all = vec![promotion("prod", 1, status)];
+    if case.shown == Shown::Phase("Superseded") {
+        all.push(promotion("prod", 2, json!({"phase": "Promoting"})));
+        all[1].spec.revision = "6.1.9".into();
+    }
+    all
+}
+
+/// Returns what `sluice explain` prints about prod in a case.
+fn explained(case: &Case) -> String {
+    if let Shown::Elsewhere(place) = case.shown {
+        return format!("not in explain: {place}");
+    }
+    let mut held = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": runs("staging", "6.1.8", "Ready"),
+        "prod": runs("prod", "6.1.5", "Ready"),
+    }));
+    hold(&mut held, case);
+    let all = explain(&held, &promotions(case), now());
     let prod = all.iter().find(|explanation| explanation.environment == "prod").unwrap();
     let next = prod.next.iter().map(|command| format!("► {command}"));
-    let lines: Vec<String> = prod.sentences.iter().cloned().chain(next).collect();
+    let conditions = &held.status.as_ref().unwrap().conditions;
+    let first = summarized(conditions).map(|summarized| format!("! {summarized}"));
+    let lines: Vec<String> = first.into_iter().chain(prod.sentences.iter().cloned()).chain(next).collect();
     format!("{:?}\n{}", prod.situation, lines.join("\n"))
 }
 
