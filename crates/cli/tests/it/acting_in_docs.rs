@@ -1,11 +1,10 @@
-//! The commands of the pages that change something: each runs on objects that it is meant for, ends well, and has its
-//! effect. The commands that only read run in the tests of the controller.
+//! The commands of the pages that change something or print objects to commit: each runs on objects that it is meant for,
+//! ends well, and has its effect. The commands that only read run in the tests of the controller.
 
 #[path = "../../../sluice/tests/support/docs.rs"]
 mod docs;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use kube::Api;
@@ -21,24 +20,19 @@ use crate::add::fill_token;
 use crate::hub::{TestNamespace, place, servers, sluice_as};
 use crate::reconcile::{RELEASE, requested};
 
-/// The subcommands that change something.
-const ACTING: [&str; 7] = ["approve", "reject", "retry", "suspend", "resume", "reconcile", "add"];
+/// The subcommands that change something, or print objects to commit.
+const ACTING: [&str; 8] = ["approve", "reject", "retry", "suspend", "resume", "reconcile", "add", "export"];
 /// The promotion of the pages.
 const PROMOTION: &str = "podinfo-prod-5f1c9a";
 
 /// Returns the commands of all pages that act, with the page, each once.
 fn acting() -> Result<BTreeMap<String, String>> {
-    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");
     let mut found = BTreeMap::new();
-    for path in pages()?.into_iter().chain([reference]) {
+    for path in pages()? {
         let page = std::fs::read_to_string(&path)?;
         for command in commands(&page).into_iter().filter(|command| command.is_whole_line) {
             let subcommand = command.text.split_whitespace().nth(1).unwrap_or_default();
-            // The usage of a command is not one to type.
-            if ACTING.contains(&subcommand)
-                && !command.text.contains("[OPTIONS]")
-                && !command.text.ends_with("COMMAND")
-            {
+            if ACTING.contains(&subcommand) {
                 found.entry(command.text).or_insert_with(|| path.display().to_string());
             }
         }
@@ -51,11 +45,13 @@ async fn objects(name: &str, subcommand: &str) -> Result<TestNamespace> {
     let (place, hub) = (place(name).await?, &servers().await?.hub);
     let n = &place.namespace;
     let metadata = |name: &str| json!({"name": name, "namespace": n, "labels": {"team": "web"}});
-    let commit = json!({"commit": {"url": "https://git.example.com/team/fleet.git", "branch": "main"}});
+    let commit = json!({"url": "https://git.example.com/team/fleet.git", "branch": "main"});
+    let strategy = json!({"commit": commit, "secretRef": {"name": "hook"}});
+    let hook = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("hook"), "stringData": {"hmac-key": "k"}});
     let cluster = json!({"kind": "GitopsCluster", "name": "eu"});
     let pipeline = |name: &str| {
         json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": metadata(name),
-            "spec": {"suspend": subcommand == "resume", "promotion": {"manual": true, "strategy": commit},
+            "spec": {"suspend": subcommand == "resume", "promotion": {"manual": true, "strategy": strategy},
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": name},
                 "environments": [{"name": "dev", "targets": [{"namespace": n}]},
                     {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}})
@@ -67,7 +63,7 @@ async fn objects(name: &str, subcommand: &str) -> Result<TestNamespace> {
             "spec": {"interval": "1h", "chart": {"spec": {"chart": "podinfo", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}}}),
     ];
     hub.install_flux_crds().await?;
-    for object in flux.into_iter().chain([pipeline("podinfo"), pipeline("search")]) {
+    for object in flux.into_iter().chain([hook, pipeline("podinfo"), pipeline("search")]) {
         hub.apply_yaml(&object.to_string()).await?;
     }
     let labels =
@@ -126,7 +122,8 @@ fn arguments(command: &str, namespace: &str, eu: &str) -> Vec<String> {
 }
 
 /// Whether the command had its effect.
-async fn has_acted(place: &TestNamespace, command: &str, subcommand: &str) -> Result<bool> {
+async fn has_acted(place: &TestNamespace, command: &str, printed: &str) -> Result<bool> {
+    let subcommand = command.split_whitespace().nth(1).unwrap_or_default();
     let promotion = place.promotions().get(PROMOTION).await?;
     let pipelines: Api<Pipeline> = Api::namespaced(place.client.clone(), &place.namespace);
     let pipelines = pipelines.list(&Default::default()).await?.items;
@@ -140,6 +137,10 @@ async fn has_acted(place: &TestNamespace, command: &str, subcommand: &str) -> Re
         "resume" => pipelines.iter().any(|pipeline| !pipeline.spec.suspend),
         "reconcile" => requested(place, RELEASE, "podinfo").await?.is_some(),
         "add" => clusters.get_opt("prod-eu").await?.is_some() == command.contains("--apply"),
+        "export" => {
+            let kind = if command.contains(" alert ") { "Alert" } else { "Receiver" };
+            parse_yaml(printed)?.iter().any(|object| object["kind"] == kind)
+        }
         other => anyhow::bail!("nothing is known of {other}"),
     })
 }
@@ -173,7 +174,7 @@ async fn the_commands_of_the_pages_that_act_have_their_effect() -> Result<()> {
             false => sluice_as(&config, &arguments).await,
         };
         ensure!(ran.exit == Exit::Ok, "{page}: {command}: {ran:?}");
-        ensure!(has_acted(&place, command, subcommand).await?, "{page}: {command} had no effect: {ran:?}");
+        ensure!(has_acted(&place, command, &ran.out).await?, "{page}: {command} had no effect: {ran:?}");
     }
     Ok(())
 }

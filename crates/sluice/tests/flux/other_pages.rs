@@ -1,19 +1,22 @@
 //! The commands of all pages but `docs/questions.md` that only read: each runs on the fleet of that page, and ends well.
+//! Those with `-w`, which do not end, print what they watch.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::docs::{DocumentedCommand, commands, pages};
 
 /// The subcommands that change nothing and end. `export` needs keys that this fleet does not have: tests of the command
-/// line run it.
+/// line run it, with the commands that act.
 const READING: [&str; 12] = [
     "get", "status", "explain", "tree", "trace", "charts", "images", "triggers", "clusters", "history",
     "events", "check",
 ];
 /// What stands for a name on the pages, and the name here.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 11] = [
     // Jane may see one namespace.
     (" -A", " -n apps"),
+    ("podinfo-prod-6-1-8", "PROMOTION"),
+    ("podinfo-prod-5f1c9a", "PROMOTION"),
     (" NAME", " podinfo"),
     (" NS", " apps"),
     (" ENVIRONMENT", " prod"),
@@ -26,8 +29,17 @@ const NAMES: [(&str, &str); 9] = [
 
 fn reads(command: &DocumentedCommand) -> bool {
     let subcommand = command.text.split_whitespace().nth(1).unwrap_or_default();
-    let is_live = command.text.split_whitespace().any(|word| ["-w", "--watch"].contains(&word));
-    command.is_whole_line && READING.contains(&subcommand) && !is_live
+    command.is_whole_line && READING.contains(&subcommand)
+}
+
+/// Returns a command in a form that ends: one with `-w` is ended after its first line, and fails if it prints none.
+fn ended(command: String) -> String {
+    if !command.split_whitespace().any(|word| ["-w", "--watch"].contains(&word)) {
+        return command;
+    }
+    format!(
+        "sh -c 'echo $$; exec {command}' | {{ read -r pid; read -r first; kill $pid; echo \"$first\"; test -n \"$first\"; }}"
+    )
 }
 
 /// Returns a command with the names of this fleet.
@@ -58,7 +70,7 @@ pub fn run_reading_commands(
         }
         for command in commands(&page).iter().filter(|command| reads(command)) {
             let command = with_names_of_this_fleet(&command.text, namespace, promotion);
-            type_command(&command).with_context(|| path.display().to_string())?;
+            type_command(&ended(command)).with_context(|| path.display().to_string())?;
             run += 1;
         }
     }

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Returns the pages that people write. The reference of commands is generated.
+/// Returns the pages, the generated ones included.
 pub fn pages() -> Result<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     found.extend(pages_in(&root.join("docs"))?);
     found.extend(pages_in(&root.join("examples"))?);
-    found.retain(|path| !path.ends_with("docs/reference/commands.md"));
     Ok(found)
 }
 
@@ -54,10 +53,13 @@ pub fn commands(page: &str) -> Vec<DocumentedCommand> {
     found
 }
 
-/// Returns a text as a command if it is one.
+/// What the usage of a command has in the reference, and a command to type has not.
+const USAGE: [&str; 3] = [" [OPTIONS]", " <COMMAND>", " <SHELL>"];
+
+/// Returns a text as a command to type if it is one.
 fn command(text: &str, is_whole_line: bool) -> Option<DocumentedCommand> {
     let ends = [" |", " #", " >", " &&", " &", ";"].map(|end| text.find(end).unwrap_or(text.len()));
     let text = text.get(..ends.into_iter().min()?)?.trim();
-    let is_command = text.starts_with("sluice ");
+    let is_command = text.starts_with("sluice ") && !USAGE.iter().any(|part| text.contains(part));
     is_command.then(|| DocumentedCommand { text: text.replace(['<', '>'], ""), is_whole_line })
 }
