@@ -68,7 +68,7 @@ mod tests {
 
     fn printed(no_policy: bool) -> Vec<String> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io { out: &mut out, err: &mut err, color: false, terminal: None };
+        let mut io = Io { out: &mut out, err: &mut err, color: false, terminal: None, err_width: None };
         run(&Crds { no_policy }, &mut io).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(!text.contains(": null") && !text.contains(": ~"));

@@ -75,7 +75,7 @@ pub use json_schema::json_schema;
 pub use name_completion::complete;
 pub use own_hub::OwnHub;
 pub use sluice_view::safe_text;
-pub use terminal::{Io, Size, Symbol};
+pub use terminal::{Io, Size, Symbol, width_of_stderr};
 pub use usage_tip::with_tip;
 use versions::Versioned;
 
@@ -159,7 +159,7 @@ pub fn main(command: &Command, program: Program) -> ExitCode {
     };
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
     let mut err = std::io::stderr();
-    let mut io = Io { out: &mut out, err: &mut err, color, terminal };
+    let mut io = Io { out: &mut out, err: &mut err, color, terminal, err_width: width_of_stderr() };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(command, program, &mut io));

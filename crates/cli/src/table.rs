@@ -315,7 +315,7 @@ mod tests {
             "cluster fleet/prod refuses the connection: start its API server, or correct the address";
         let rows = vec![vec![Cell::new("fleet/prod"), Cell::new("0/1"), Cell::new(message)]];
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io { out: &mut out, err: &mut err, color: false, terminal };
+        let mut io = Io { out: &mut out, err: &mut err, color: false, terminal, err_width: None };
         Table::print(vec!["CLUSTER", "READY", "PROBLEM"], rows, &[], &mut io).unwrap();
         String::from_utf8(out).unwrap()
     }

@@ -51,6 +51,11 @@ impl Size {
     }
 }
 
+/// Returns the width of the terminal of stderr; `None` if stderr is none.
+pub fn width_of_stderr() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
+}
+
 /// How many characters of a text a line has at least, however narrow the terminal is.
 const MIN_WIDTH: usize = 20;
 
@@ -64,7 +69,12 @@ pub struct Io<'a> {
     pub color: bool,
     /// The size of the terminal, if `out` is one whose cursor can move.
     pub terminal: Option<Size>,
+    /// The width of the terminal, if `err` is one.
+    pub err_width: Option<usize>,
 }
+
+/// The programs whose commands are in messages. People copy them.
+const PROGRAMS: [&str; 3] = ["sluice ", "kubectl ", "flux "];
 
 impl Io<'_> {
     /// Returns the size of the terminal now, if `out` is one.
@@ -77,9 +87,15 @@ impl Io<'_> {
         self.note(&format!("{} {text}", sign.glyph()));
     }
 
-    /// Writes a line without a sign to stderr, as kubectl's `No resources found`; the text is made safe to print.
+    /// Writes a line without a sign to stderr, as kubectl's `No resources found`; the text is made safe to print. If the
+    /// terminal is narrower, the text is broken as by [`Io::line`], unless it has a command.
     pub fn note(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{}", safe_text::line(text));
+        let text = safe_text::line(text);
+        let width = self.err_width.filter(|_| !PROGRAMS.iter().any(|program| text.contains(program)));
+        let (indent, words) = split_indent(&text);
+        for line in broken((indent, &format!("{indent}  ")), words, width) {
+            let _ = writeln!(self.err, "{line}");
+        }
     }
 
     /// Writes a line to stdout; the text is made safe to print. If the terminal is narrower, the text is broken between words,
@@ -88,8 +104,7 @@ impl Io<'_> {
     /// # Errors
     /// When the reader has closed the pipe or the disk is full.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        let text = text.as_ref();
-        let (indent, words) = text.split_at(text.len() - text.trim_start_matches(' ').len());
+        let (indent, words) = split_indent(text.as_ref());
         self.paragraph(indent, &format!("{indent}  "), words)
     }
 
@@ -99,17 +114,8 @@ impl Io<'_> {
     /// # Errors
     /// When the reader has closed the pipe or the disk is full.
     pub fn paragraph(&mut self, first: &str, rest: &str, text: &str) -> io::Result<()> {
-        let text = safe_text::line(text);
-        let length = |text: &str| text.chars().count();
-        let width = match self.terminal {
-            Some(size) if length(first) + length(&text) > size.width => {
-                size.width.saturating_sub(length(rest))
-            }
-            _ => usize::MAX,
-        };
-        let begins = std::iter::once(first).chain(std::iter::repeat(rest));
-        let lines = wrapped(&text, width.max(MIN_WIDTH));
-        lines.iter().zip(begins).try_for_each(|(line, begin)| writeln!(self.out, "{begin}{line}"))
+        let lines = broken((first, rest), &safe_text::line(text), self.terminal.map(|size| size.width));
+        lines.iter().try_for_each(|line| writeln!(self.out, "{line}"))
     }
 
     /// Writes a line to stdout in one piece, such as a command that people copy; the text is made safe to print.
@@ -139,6 +145,25 @@ impl Io<'_> {
     }
 }
 
+/// Returns the spaces at the beginning of a text, and the rest.
+fn split_indent(text: &str) -> (&str, &str) {
+    text.split_at(text.len() - text.trim_start_matches(' ').len())
+}
+
+/// Returns the lines of a text for a terminal of this width. The first begins with the first of `begins`, and further ones
+/// with the second. Without a width there is one line.
+fn broken(begins: (&str, &str), text: &str, width: Option<usize>) -> Vec<String> {
+    let (first, rest) = begins;
+    let length = |text: &str| text.chars().count();
+    let width = match width {
+        Some(width) if length(first) + length(text) > width => width.saturating_sub(length(rest)),
+        _ => usize::MAX,
+    };
+    let begins = std::iter::once(first).chain(std::iter::repeat(rest));
+    let lines = wrapped(text, width.max(MIN_WIDTH));
+    lines.iter().zip(begins).map(|(line, begin)| format!("{begin}{line}")).collect()
+}
+
 /// Returns the lines of a text, broken between words. A longer word has a line of its own.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -163,7 +188,7 @@ mod tests {
     #[test]
     fn every_text_becomes_one_safe_line() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io { out: &mut out, err: &mut err, color: true, terminal: None };
+        let mut io = Io { out: &mut out, err: &mut err, color: true, terminal: None, err_width: None };
         io.progress(Symbol::Failed, "not found\n\u{2714} approved\u{1b}[1A\u{9b}2K");
         io.fail(&Failure::new(crate::exit::Exit::Error, "a\rb").hinted("c\u{202e}d"));
         io.line("e\nf\u{7}").unwrap();
@@ -178,7 +203,7 @@ mod tests {
     fn a_text_is_broken_between_words_in_a_narrow_terminal_only() {
         let shown = |terminal: Option<Size>| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let mut io = Io { out: &mut out, err: &mut err, color: false, terminal };
+            let mut io = Io { out: &mut out, err: &mut err, color: false, terminal, err_width: None };
             io.line("  6.1.8 waits for an approval").unwrap();
             io.paragraph("├── ", "│   ", "podinfo (namespace podinfo)").unwrap();
             io.copyable_line("  ► sluice approve podinfo -n apps").unwrap();
@@ -194,6 +219,30 @@ mod tests {
         let whole = "  6.1.8 waits for an approval\n├── podinfo (namespace podinfo)\n  ► sluice approve podinfo -n apps\n";
         assert_eq!(shown(None), whole);
         assert_eq!(shown(Some(Size { width: 80, height: 9 })), whole);
+    }
+
+    #[test]
+    fn a_message_is_broken_between_words_in_a_narrow_terminal_unless_it_has_a_command() {
+        let shown = |err_width: Option<usize>| {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let mut io = Io { out: &mut out, err: &mut err, color: false, terminal: None, err_width };
+            io.fail(
+                &Failure::new(crate::exit::Exit::NotFound, "there is no pipeline nosuch in namespace apps")
+                    .hinted("see what there is: sluice get pipelines -n apps"),
+            );
+            io.note("  nothing of this is on the hub");
+            String::from_utf8(err).unwrap()
+        };
+        insta::assert_snapshot!(shown(Some(30)), @"
+        ✗ there is no pipeline
+          nosuch in namespace apps
+          see what there is: sluice get pipelines -n apps
+          nothing of this is on the
+            hub
+        ");
+        let whole = "✗ there is no pipeline nosuch in namespace apps\n  see what there is: sluice get pipelines -n apps\n  nothing of this is on the hub\n";
+        assert_eq!(shown(None), whole);
+        assert_eq!(shown(Some(80)), whole);
     }
 
     /// A new command cannot print text past [`safe_text::line`] by mistake.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::{Client, Config};
-use sluice_cli::{Exit, Failure, Io};
+use sluice_cli::{Exit, Failure, Io, width_of_stderr};
 use sluice_controller::hook::{HookOptions, Proxies};
 use sluice_controller::{
     AllowedHosts, AllowedWebhooks, ControllerOptions, ElectionOptions, LeaseTiming, Replica, Shown,
@@ -34,7 +34,8 @@ pub fn main(flags: Flags) -> ExitCode {
             let failure = error.downcast::<Failure>();
             let failure = failure.unwrap_or_else(|error| Failure::new(Exit::Error, format!("{error:#}")));
             let (mut out, mut err) = (std::io::sink(), std::io::stderr());
-            Io { out: &mut out, err: &mut err, color: false, terminal: None }.fail(&failure);
+            Io { out: &mut out, err: &mut err, color: false, terminal: None, err_width: width_of_stderr() }
+                .fail(&failure);
             failure.exit.into()
         }
     }

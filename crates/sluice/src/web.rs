@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use ring::rand::{SecureRandom, SystemRandom};
-use sluice_cli::{ClusterFlags, Exit, Failure, Io, Outcome, OwnHub, Symbol};
+use sluice_cli::{ClusterFlags, Exit, Failure, Io, Outcome, OwnHub, Symbol, width_of_stderr};
 use sluice_controller::{AllowedHost, AllowedHosts, ControllerOptions, Shown, snapshot_channel};
 use sluice_core::fleet::index::Fleet;
 use sluice_core::hex::hex;
@@ -53,7 +53,8 @@ pub struct Flags {
 pub fn main(flags: &Flags) -> ExitCode {
     log::start(flags.log_level, log::Encoding::Console);
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    let mut io = Io { out: &mut out, err: &mut err, color: false, terminal: None };
+    let mut io =
+        Io { out: &mut out, err: &mut err, color: false, terminal: None, err_width: width_of_stderr() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(run(flags, &mut io)),

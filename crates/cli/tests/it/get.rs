@@ -261,7 +261,7 @@ async fn a_narrow_terminal_drops_columns_before_it_cuts_texts() -> Result<()> {
     let shown = async |width: usize| {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let terminal = Some(sluice_cli::Size { width, height: 24 });
-        let mut io = sluice_cli::Io { out: &mut out, err: &mut err, color: false, terminal };
+        let mut io = sluice_cli::Io { out: &mut out, err: &mut err, color: false, terminal, err_width: None };
         assert_eq!(run(&arguments, &mut io).await, Exit::Ok);
         String::from_utf8_lossy(&out).into_owned()
     };

@@ -137,7 +137,8 @@ pub async fn sluice_in_terminal(
     let (mut to_out, mut to_err) = (out.clone(), err.clone());
     let path = kubeconfig.to_string_lossy();
     let arguments = [arguments, &["--kubeconfig", &path]].concat();
-    let mut io = Io { out: &mut to_out, err: &mut to_err, color: false, terminal: Some(size) };
+    let mut io =
+        Io { out: &mut to_out, err: &mut to_err, color: false, terminal: Some(size), err_width: None };
     tokio::select! {
         exit = run(&arguments, &mut io) => panic!("ended on its own: {exit:?}"),
         done = during(&out) => done?,
@@ -147,7 +148,7 @@ pub async fn sluice_in_terminal(
 
 /// Runs `sluice` without any cluster.
 pub async fn bare(arguments: &[&str], out: &mut dyn Write, err: &mut dyn Write) -> Exit {
-    run(arguments, &mut Io { out, err, color: false, terminal: None }).await
+    run(arguments, &mut Io { out, err, color: false, terminal: None, err_width: None }).await
 }
 
 /// Runs `sluice` with these outputs.
