@@ -1,7 +1,8 @@
 //! Runs the built binary: into pipes, into a pipe that nobody reads, and in a terminal.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, pipe};
+use std::io::{BufRead, BufReader, ErrorKind, Read, pipe};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -58,6 +59,28 @@ impl Call {
         })
     }
 
+    /// Runs it with its output into a file. Its errors go into a pipe.
+    pub fn run_into(&self, file: &Path) -> Result<Ran> {
+        let file = File::options().write(true).open(file)?;
+        let output = self.command().stdout(file).stderr(Stdio::piped()).spawn()?.wait_with_output()?;
+        Ok(Ran { exit: output.status.code().unwrap_or(-1), out: String::new(), err: text(output.stderr) })
+    }
+
+    /// Runs it until its errors have a line with this text, and then on to its end. Meanwhile `act` does something.
+    pub fn run_while(&self, says: &str, act: impl FnOnce() -> Result<()>) -> Result<Ran> {
+        let mut child = self.command().stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stderr.take().context("no pipe")?).lines();
+        let mut err = Vec::new();
+        while !err.last().is_some_and(|line: &String| line.contains(says)) {
+            err.push(lines.next().with_context(|| format!("it has ended: {err:?}"))??);
+        }
+        act()?;
+        for line in lines {
+            err.push(line?);
+        }
+        Ok(Ran { exit: child.wait()?.code().unwrap_or(-1), out: String::new(), err: err.join("\n") })
+    }
+
     /// Runs it into a pipe that nobody reads.
     pub fn run_unread(&self) -> Result<Ran> {
         let (reader, writer) = pipe()?;
@@ -68,6 +91,20 @@ impl Call {
 
     /// Runs it in a terminal of this width, with its errors into a pipe.
     pub fn run_in_terminal(&self, width: u16) -> Result<Ran> {
+        self.with_terminal(width, |command, terminal| command.stdout(terminal).stderr(Stdio::piped()))
+    }
+
+    /// Runs it with its errors in a terminal of this width, where they are the output.
+    pub fn run_with_errors_in_terminal(&self, width: u16) -> Result<Ran> {
+        self.with_terminal(width, |command, terminal| command.stdout(Stdio::null()).stderr(terminal))
+    }
+
+    /// Runs it after `attach` has given it a terminal of this width.
+    fn with_terminal(
+        &self,
+        width: u16,
+        attach: impl FnOnce(&mut Command, OwnedFd) -> &mut Command,
+    ) -> Result<Ran> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&master)?;
         unlockpt(&master)?;
@@ -77,7 +114,7 @@ impl Call {
         let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
         let terminal = rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
         let mut command = self.command();
-        let child = command.stdout(terminal).stderr(Stdio::piped()).env("TERM", "xterm").spawn()?;
+        let child = attach(&mut command, terminal).env("TERM", "xterm").spawn()?;
         // The command's copy of the terminal would keep it open.
         drop(command);
         let reader = std::thread::spawn(move || read_to_end(File::from(master)));

@@ -1,5 +1,7 @@
 //! What commands print: into a pipe, into a pipe that closes, and in a narrow terminal.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use sluice_testkit::eventually;
 
@@ -8,6 +10,12 @@ use crate::cases::{CASES, Case, Prints};
 use crate::fixture::{Place, SOON};
 use crate::run;
 
+/// The exit code of an error without a code of its own.
+const ERROR: i32 = 1;
+/// The exit code of a wrong command line.
+const USAGE: i32 = 2;
+/// The exit code of `--wait` if the promotion has ended without success.
+const ENDED: i32 = 8;
 /// The exit code of `validate` with a Pipeline that is not valid.
 const INVALID: i32 = 6;
 /// The width of a narrow terminal.
@@ -74,6 +82,43 @@ fn each_command_refuses_wrong_arguments_with_a_reason() -> Result<()> {
 }
 
 #[test]
+fn a_command_that_cannot_write_its_output_has_the_exit_code_of_other_errors() -> Result<()> {
+    let full = Path::new("/dev/full");
+    for arguments in ["version", "crds", "completion bash"] {
+        let ran = Call::new(arguments, Path::new("/")).run_into(full)?;
+        ensure!(
+            ran.exit == ERROR && ran.err.contains("✗ cannot write the output: "),
+            "{arguments}: {ran:#?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_command_that_waits_says_that_the_promotion_has_ended() -> Result<()> {
+    run(async {
+        let place = Place::new("ended").await?;
+        let call = |command: &str, arguments: &str| {
+            let case = CASES.iter().find(|case| case.command == command).context("no row")?;
+            anyhow::Ok(place.call(case, arguments))
+        };
+        let reject = call("reject", "podinfo -e eu --reason no")?;
+        let ran = call("approve", "podinfo -e eu --wait")?.run_while(
+            "waiting for podinfo 6.1.8 into eu",
+            || {
+                let rejected = reject.run()?;
+                ensure!(rejected.exit == 0, "{rejected:#?}");
+                Ok(())
+            },
+        )?;
+        let ended = "✗ podinfo 6.1.8 into eu was rejected by ";
+        let hint = place.named("  try it again: sluice retry PROMOTION -n NS");
+        ensure!(ran.exit == ENDED && ran.err.contains(ended) && ran.err.contains(&hint), "{ran:#?}");
+        Ok(())
+    })
+}
+
+#[test]
 fn each_command_ends_quietly_if_its_reader_has_closed_the_pipe() -> Result<()> {
     run(async {
         let place = Place::new("closed").await?;
@@ -116,6 +161,24 @@ pub fn too_wide(text: &str, width: u16) -> Vec<String> {
         line.chars().count() > width.into() && !text.starts_with('►') && text.contains(' ')
     };
     text.lines().filter(is_too_wide).map(String::from).collect()
+}
+
+#[test]
+fn each_message_fits_into_a_narrow_terminal_unless_it_has_a_command() -> Result<()> {
+    run(async {
+        let place = Place::new("narrow-messages").await?;
+        let mut broken = 0;
+        // The others are messages of clap.
+        for case in CASES.iter().filter(|case| case.wrong.1 != USAGE) {
+            let ran = place.call(case, case.wrong.0).run_with_errors_in_terminal(NARROW)?;
+            let mut wide = too_wide(&ran.out, NARROW);
+            wide.retain(|line| !["sluice ", "kubectl "].iter().any(|program| line.contains(program)));
+            ensure!(ran.exit == case.wrong.1 && wide.is_empty(), "{}: {wide:#?}\n{}", case.command, ran.out);
+            broken += usize::from(ran.out.lines().filter(|line| !line.contains("sluice ")).count() > 1);
+        }
+        ensure!(broken > 5, "only {broken} messages were broken");
+        Ok(())
+    })
 }
 
 #[test]

@@ -102,6 +102,13 @@ fn without_server_the_controller_is_asked_through_the_hub() -> Result<()> {
         ensure!(code == 3 && err.contains("or you may not get it"), "{code} {err}");
 
         check_asks_the_controller(&place, &on).await?;
+        // The workload of the check has an image.
+        let images = || async {
+            is_described(
+                &jane.until(&["images", "--fleet", "-n", &n, "-o", "json"], &["helm-controller"]).await?,
+            )
+        };
+        sluice_testkit::eventually(SOON, images).await.with_context(|| controller.tail())?;
 
         // A login program runs once: it may ask the person, or be slow.
         let runs = Scratch::new("login-program")?;
