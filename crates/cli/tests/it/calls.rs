@@ -7,6 +7,7 @@ use sluice_cli::Exit;
 use sluice_testkit::fault_injection::ApiServerProxy;
 
 use crate::hub::{place, running, servers, sluice_as};
+use crate::reconcile::objects;
 
 /// The questions, each with the calls for its kinds of objects.
 fn calls_of_questions() -> Vec<(&'static [&'static str], Vec<String>)> {
@@ -24,7 +25,8 @@ fn calls_of_questions() -> Vec<(&'static [&'static str], Vec<String>)> {
     let (definitions, groups) = (format!("GET {group}"), "GET /apis".to_string());
     let everywhere = |call: &str| call.replace("/namespaces/calls", "");
     let (all_events, all_clusters) = (everywhere(&events), everywhere(&clusters));
-    let table: [(&[&str], Vec<&String>); 20] = [
+    let promotion = format!("{promotions}/p-0-1");
+    let table: [(&[&str], Vec<&String>); 21] = [
         (&["get", "pipelines"], vec![&pipelines]),
         (&["get", "promotions"], vec![&promotions]),
         (&["get", "targets"], vec![&pipelines]),
@@ -33,6 +35,7 @@ fn calls_of_questions() -> Vec<(&'static [&'static str], Vec<String>)> {
         (&["status", "p-0"], vec![&one, &promotions, &leases]),
         (&["tree", "p-0"], vec![&one]),
         (&["explain", "p-0", "-e", "prod"], vec![&one, &promotions, &leases]),
+        (&["explain", "p-0-1"], vec![&promotion]),
         (&["history", "p-0"], vec![&one, &promotions]),
         (&["triggers", "p-0"], vec![&one, &promotions, &pods, &groups]),
         (&["events", "p-0"], vec![&one, &promotions, &events, &definitions]),
@@ -87,6 +90,67 @@ async fn a_question_costs_one_call_for_each_kind() -> Result<()> {
             ensure!(calls == expected, "{question:?} with {many} pipelines: {calls:?}");
         }
     }
+    Ok(())
+}
+
+/// Each action costs calls for the objects that it is about, and a check of the installation a certain number, whatever the
+/// number of other pipelines.
+#[tokio::test]
+async fn an_action_costs_calls_for_its_own_objects_only() -> Result<()> {
+    let place = objects("calls-of-actions").await?;
+    let proxy = ApiServerProxy::in_front_of(&servers().await?.hub, &[])?;
+    let of = |group: &str, object: &str| format!("/apis/{group}/namespaces/calls-of-actions/{object}");
+    let ours = |object: &str| of("pipelines.weave.works/v1alpha1", object);
+    let [get, patch] = ["GET", "PATCH"].map(|verb| move |path: String| format!("{verb} {path}"));
+    let release = of("helm.toolkit.fluxcd.io/v2", "helmreleases/podinfo");
+    let source = of("source.toolkit.fluxcd.io/v1", "helmrepositories/charts");
+    // For each of the two kinds of Flux: its version, and the object.
+    let reconciled = vec![
+        get(ours("pipelines/podinfo")),
+        get("/apis".into()),
+        get("/apis/helm.toolkit.fluxcd.io/v2".into()),
+        get(release.clone()),
+        get("/apis".into()),
+        get("/apis/source.toolkit.fluxcd.io/v1".into()),
+        get(source.clone()),
+        patch(source),
+        patch(release),
+    ];
+    let mut of_checks = Vec::new();
+    for added in [0..1, 1..12] {
+        let last = added.end - 1;
+        for n in added {
+            place.pipeline(&format!("p-{n}"), running("6.1.8", "6.1.6")).await?;
+            let gate = json!({"name": "Approval", "open": false});
+            place
+                .promotion(&format!("p-{n}-1"), "prod", json!({"phase": "Pending", "gates": [gate]}))
+                .await?;
+        }
+        let (pipeline, promotion) = (format!("p-{last}"), format!("p-{last}-1"));
+        let one = ours(&format!("pipelines/{pipeline}"));
+        let pending = ours(&format!("promotions/{promotion}"));
+        let asked = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews".to_string();
+        let approved = vec![asked, get(pending.clone()), get(ours("pipelines/podinfo")), patch(pending)];
+        let actions: [(&[&str], Vec<String>); 4] = [
+            (&["approve", &promotion], approved),
+            (&["suspend", &pipeline], vec![get(one.clone()), patch(one.clone())]),
+            (&["resume", &pipeline], vec![get(one.clone()), patch(one)]),
+            (&["reconcile", "podinfo"], reconciled.clone()),
+        ];
+        for (action, expected) in actions {
+            let ran =
+                sluice_as(&proxy.kubeconfig_path(), &[action, &["-n", &place.namespace]].concat()).await;
+            ensure!(ran.exit == Exit::Ok, "{action:?}: {ran:?}");
+            assert_eq!(proxy.take_calls(), expected, "{action:?}");
+        }
+        let ran = sluice_as(&proxy.kubeconfig_path(), &["check", "-n", &place.namespace]).await;
+        let mut calls = proxy.take_calls();
+        ensure!(matches!(ran.exit, Exit::Ok | Exit::Faulty), "{ran:?}");
+        calls.sort();
+        of_checks.push(calls);
+    }
+    assert_eq!(of_checks[0], of_checks[1]);
+    ensure!((20..=50).contains(&of_checks[0].len()), "{:#?}", of_checks[0]);
     Ok(())
 }
 

@@ -48,7 +48,7 @@ async fn reconcile(
 }
 
 /// Creates a pipeline with a target on the hub and one elsewhere, and Flux's objects of the first.
-async fn objects(name: &str) -> Result<TestNamespace> {
+pub async fn objects(name: &str) -> Result<TestNamespace> {
     let place = place(name).await?;
     let hub = &servers().await?.hub;
     hub.install_flux_crds().await?;
