@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use reqwest::Client;
+use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use sluice_testkit::fault_injection::ApiServerProxy;
 use sluice_testkit::{CallRecorder, eventually};
@@ -19,7 +19,7 @@ const DEV: &str = "6.1.7";
 /// The number of questions whose calls are counted.
 const QUESTIONS: usize = 50;
 
-/// Paths of every view, below `/api/v1`. Events are not watched, and not among them.
+/// Paths of every view, below `/api/v1`. Events are not watched, and not among them; the stream of changes has no end.
 fn views(namespace: &str, promotion: &str) -> Vec<String> {
     let pipeline = format!("/pipelines/{namespace}/podinfo");
     let of_pipeline = ["", "/explain", "/explain?environment=prod", "/history", "/tree", "/triggers"];
@@ -113,21 +113,41 @@ impl Asked {
             for view in views(&self.place.namespace, &self.promotion).iter().cycle().take(QUESTIONS) {
                 self.ask(view).await?;
             }
-            // The controller asks each cluster every ten seconds whether it answers.
-            let is_probe = |call: &String| call == "GET /version";
-            let leaf: Vec<String> =
-                self.leaf.take_calls().into_iter().filter(|call| !is_probe(call)).collect();
-            ensure!(leaf.is_empty(), "the leaf cluster was asked: {leaf:?}");
-            let is_review = |call: &String| call.starts_with("POST ") && call.ends_with("reviews");
-            let (reviews, others): (Vec<String>, Vec<String>) =
-                self.hub.take_calls().into_iter().partition(is_review);
-            let others: Vec<&String> =
-                others.iter().filter(|call| !call.contains("/leases") && !is_probe(call)).collect();
-            ensure!(others.is_empty(), "the hub was asked: {others:?}");
-            Ok(reviews.len())
+            self.only_reviews()
         })
         .await
         .with_context(|| self.controller.tail())
+    }
+
+    /// Returns the number of reviews since the last time.
+    ///
+    /// # Errors
+    /// A cluster had another call.
+    fn only_reviews(&self) -> Result<usize> {
+        // The controller asks each cluster every ten seconds whether it answers.
+        let is_probe = |call: &String| call == "GET /version";
+        let leaf: Vec<String> = self.leaf.take_calls().into_iter().filter(|call| !is_probe(call)).collect();
+        ensure!(leaf.is_empty(), "the leaf cluster was asked: {leaf:?}");
+        let is_review = |call: &String| call.starts_with("POST ") && call.ends_with("reviews");
+        let (reviews, others): (Vec<String>, Vec<String>) =
+            self.hub.take_calls().into_iter().partition(is_review);
+        let others: Vec<&String> =
+            others.iter().filter(|call| !call.contains("/leases") && !is_probe(call)).collect();
+        ensure!(others.is_empty(), "the hub was asked: {others:?}");
+        Ok(reviews.len())
+    }
+
+    /// Opens the stream of changes, and reads it up to the end of its list of pipelines.
+    async fn read_list_of_changes(&self) -> Result<Response> {
+        let request = self.http.get(format!("{}/changes", self.base)).bearer_auth(&self.token);
+        let mut answer = Person::send(request).await?.error_for_status()?;
+        let mut text = String::new();
+        while !text.contains("event: listed") {
+            let piece = answer.chunk().await?.with_context(|| format!("the stream has ended: {text}"))?;
+            text.push_str(&String::from_utf8_lossy(&piece));
+        }
+        ensure!(text.contains("event: pipeline") && text.contains("podinfo"), "{text}");
+        Ok(answer)
     }
 }
 
@@ -147,6 +167,26 @@ fn an_answer_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> 
         let reviews = asked.reviews_of_questions().await?;
         ensure!(reviews < QUESTIONS, "{reviews} reviews after a change");
         println!("{QUESTIONS} answers after a change: {reviews} reviews, no other call");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_stream_of_changes_reads_no_object_and_asks_the_hub_only_about_rights() -> Result<()> {
+    run(async {
+        let asked = Asked::start("answers-changes").await?;
+        asked.reviews_of_questions().await?;
+        let reviews = eventually(SOON, || async {
+            let _ = (asked.hub.take_calls(), asked.leaf.take_calls());
+            let mut open = Vec::new();
+            for _ in 0..10 {
+                open.push(asked.read_list_of_changes().await?);
+            }
+            asked.only_reviews()
+        })
+        .await
+        .with_context(|| asked.controller.tail())?;
+        ensure!(reviews < 10, "{reviews} reviews for 10 streams of one caller");
         Ok(())
     })
 }

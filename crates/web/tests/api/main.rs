@@ -7,6 +7,7 @@ mod commands;
 mod described;
 mod fleet;
 mod pipelines;
+mod slow_reader;
 #[path = "../support/starts.rs"]
 mod starts;
 mod triggers;
