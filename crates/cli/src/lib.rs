@@ -5,6 +5,7 @@ mod add;
 mod age;
 mod api_errors;
 mod approve;
+mod charts;
 mod check;
 mod checkout;
 mod checkout_preview;
@@ -29,6 +30,7 @@ mod flux_request;
 mod flux_wait;
 mod get;
 mod history;
+mod images;
 mod json_schema;
 mod live_output;
 mod load;
@@ -43,11 +45,13 @@ mod promotion_change;
 mod proxy;
 mod reconcile;
 mod reject;
+mod resume;
 mod retry;
 mod served_kind;
 mod status;
 mod suggest;
 mod suspend;
+mod suspension;
 mod table;
 mod terminal;
 mod trace;
@@ -77,7 +81,6 @@ pub use own_hub::OwnHub;
 pub use sluice_view::safe_text;
 pub use terminal::{Io, Size, Symbol, width_of_stderr};
 pub use usage_tip::with_tip;
-use versions::Versioned;
 
 /// The commands of `sluice` for people.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -95,11 +98,9 @@ pub enum Command {
     /// Trace what runs on a cluster to the source, repository and revision that it comes from
     Trace(trace::Trace),
     /// Show which chart versions run in which environment, and which targets differ
-    #[command(after_help = versions::CHARTS_EXAMPLES)]
-    Charts(versions::Versions),
+    Charts(charts::Charts),
     /// Show which images run in which environment, and which targets differ
-    #[command(after_help = versions::IMAGES_EXAMPLES)]
-    Images(versions::Versions),
+    Images(images::Images),
     /// Show the clusters that pipelines refer to, and whether Sluice can read them
     Clusters(clusters::Clusters),
     /// Show what was promoted, the newest first
@@ -113,11 +114,9 @@ pub enum Command {
     /// Retry a promotion that failed or was rejected, or all that failed
     Retry(retry::Retry),
     /// Stop all promotions of pipelines
-    #[command(after_help = suspend::SUSPEND_EXAMPLES)]
     Suspend(suspend::Suspend),
     /// Continue the promotions of suspended pipelines
-    #[command(after_help = suspend::RESUME_EXAMPLES)]
-    Resume(suspend::Suspend),
+    Resume(resume::Resume),
     /// Let Flux reconcile the sources and objects of a pipeline now
     Reconcile(reconcile::Reconcile),
     /// Check the installation, and say how to fix what is wrong
@@ -183,20 +182,16 @@ pub async fn run(command: &Command, program: Program, io: &mut Io<'_>) -> Exit {
         Command::Tree(args) => tree::run(args, io).await,
         Command::Triggers(args) => triggers::run(args, io).await,
         Command::Trace(args) => trace::run(args, io).await,
-        Command::Charts(args) => {
-            versions::run(args, Versioned::Charts, sluice_view::versions::charts, io).await
-        }
-        Command::Images(args) => {
-            versions::run(args, Versioned::Images, sluice_view::versions::images, io).await
-        }
+        Command::Charts(args) => charts::run(args, io).await,
+        Command::Images(args) => images::run(args, io).await,
         Command::Clusters(args) => clusters::run(args, io).await,
         Command::History(args) => history::run(args, io).await,
         Command::Events(args) => events::run(args, io).await,
         Command::Approve(args) => approve::run(args, io).await,
         Command::Reject(args) => reject::run(args, io).await,
         Command::Retry(args) => retry::run(args, io).await,
-        Command::Suspend(args) => suspend::run(args, true, io).await,
-        Command::Resume(args) => suspend::run(args, false, io).await,
+        Command::Suspend(args) => suspend::run(args, io).await,
+        Command::Resume(args) => resume::run(args, io).await,
         Command::Reconcile(args) => reconcile::run(args, io).await,
         Command::Check(args) => check::run(args, program.version, io).await,
         Command::Add(args) => add::run(args, io).await,

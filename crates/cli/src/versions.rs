@@ -1,5 +1,5 @@
-//! `sluice charts` and `sluice images`: which versions run in which environment, and which targets differ. With `--fleet`:
-//! which versions run on which clusters, also where no pipeline has a target.
+//! Which versions run in which environment, and which targets differ. With `--fleet`: which versions run on which clusters,
+//! also where no pipeline has a target. `sluice charts` and `sluice images` show this of different things.
 
 use std::collections::BTreeSet;
 
@@ -22,29 +22,9 @@ use crate::suggest::instead;
 use crate::table::{Cell, Row, Table, Tone};
 use crate::terminal::Io;
 
-pub(crate) const CHARTS_EXAMPLES: &str = "Examples:
-  # Which version of podinfo runs where?
-  sluice charts podinfo -A
-
-  # Which targets in prod do not run what the others run?
-  sluice charts -A -e prod --outliers
-
-  # Which charts run on all clusters, also without a pipeline?
-  sluice charts --fleet";
-
-pub(crate) const IMAGES_EXAMPLES: &str = "Examples:
-  # Where does this image run, and with which tags?
-  sluice images ghcr.io/stefanprodan/podinfo -A
-
-  # Which targets in prod do not run what the others run?
-  sluice images -A -e prod --outliers
-
-  # Which clusters run this tag, also in workloads that Flux did not make?
-  sluice images nginx --fleet --version 1.27.0";
-
-/// Arguments of `sluice charts` and `sluice images`.
+/// The arguments of commands that show versions.
 #[derive(Args, Clone, Debug)]
-pub struct Versions {
+pub(crate) struct VersionArguments {
     /// Only names that contain this text
     name: Option<String>,
     /// Look in all namespaces
@@ -77,7 +57,7 @@ pub struct Versions {
     server: ServerFlags,
 }
 
-impl Versions {
+impl VersionArguments {
     /// What is asked of a row, as the end of a sentence about none.
     fn filter(&self) -> String {
         let parts = [
@@ -89,32 +69,24 @@ impl Versions {
     }
 }
 
-/// What the command shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Versioned {
-    Charts,
-    Images,
+/// What has versions, and how a command shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versioned {
+    /// The word in sentences and addresses.
+    pub word: &'static str,
+    /// The heading of the names in pipelines, and on the fleet.
+    pub headings: [&'static str; 2],
+    /// The kind of the data in pipelines, and on the fleet.
+    pub documents: [DocumentKind; 2],
+    /// The view of pipelines.
+    pub rows: fn(&[Pipeline]) -> Vec<VersionRow>,
 }
 
-impl Versioned {
-    /// Returns the word in sentences and addresses.
-    fn word(self) -> &'static str {
-        match self {
-            Versioned::Charts => "charts",
-            Versioned::Images => "images",
-        }
-    }
-}
-
-/// Runs `sluice charts` or `sluice images`. `rows` is the view.
-pub(crate) async fn run(
-    args: &Versions,
-    kind: Versioned,
-    rows: impl Fn(&[Pipeline]) -> Vec<VersionRow>,
-    io: &mut Io<'_>,
-) -> Outcome {
+/// Shows the versions of something.
+pub(crate) async fn run(args: &VersionArguments, shown: Versioned, io: &mut Io<'_>) -> Outcome {
+    let Versioned { word, headings, documents, rows } = shown;
     if args.fleet {
-        return on_fleet(args, kind, io).await;
+        return on_fleet(args, shown, io).await;
     }
     let connection = args.cluster.open(Some(API_CALL_TIMEOUT))?;
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
@@ -130,25 +102,19 @@ pub(crate) async fn run(
             && (!args.outliers || !row.outliers.is_empty())
     });
     if let Some(format) = args.output {
-        let kind = match kind {
-            Versioned::Charts => DocumentKind::Charts,
-            Versioned::Images => DocumentKind::Images,
-        };
-        return Ok(view(format, kind, &found, io.out)?);
+        return Ok(view(format, documents[0], &found, io.out)?);
     }
     if found.is_empty() {
         let here = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
         let elsewhere = if here.is_empty() { "" } else { "; -A looks in all of them" };
-        let kind = kind.word();
         io.note(&match all {
-            0 => format!("no {kind} found{here}{elsewhere}"),
-            _ => format!("none of the {all} {kind}{here} {}{elsewhere}", args.filter()),
+            0 => format!("no {word} found{here}{elsewhere}"),
+            _ => format!("none of the {all} {word}{here} {}{elsewhere}", args.filter()),
         });
         return Ok(());
     }
     let table: Vec<Row> = found.iter().map(cells).collect();
-    let name = if kind == Versioned::Charts { "HELM RELEASE" } else { "IMAGE" };
-    let columns = vec![name, "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
+    let columns = vec![headings[0], "PIPELINE", "ENVIRONMENT", "VERSION", "TARGETS", "OUTLIERS"];
     Ok(Table::print(columns, table, &["TARGETS", "PIPELINE"], io)?)
 }
 
@@ -199,9 +165,10 @@ pub(crate) async fn all_pages(
 }
 
 /// Shows what runs on all clusters, by the controller's API.
-async fn on_fleet(args: &Versions, kind: Versioned, io: &mut Io<'_>) -> Outcome {
+async fn on_fleet(args: &VersionArguments, shown: Versioned, io: &mut Io<'_>) -> Outcome {
+    let Versioned { word, headings, documents, .. } = shown;
     let api = ControllerApi::open(&args.cluster.open(Some(API_CALL_TIMEOUT))?, &args.server).await?;
-    let path = format!("/api/v1/{}", kind.word());
+    let path = format!("/api/v1/{word}");
     let namespace = args.cluster.namespace.clone().unwrap_or_default();
     let filters = [
         ("name", args.name.as_deref().unwrap_or_default()),
@@ -216,21 +183,16 @@ async fn on_fleet(args: &Versions, kind: Versioned, io: &mut Io<'_>) -> Outcome 
         io.note(&format!("{name} is not shown in full: {why}"));
     }
     if let Some(format) = args.output {
-        let kind = match kind {
-            Versioned::Charts => DocumentKind::FleetCharts,
-            Versioned::Images => DocumentKind::FleetImages,
-        };
-        return Ok(view(format, kind, &rows, io.out)?);
+        return Ok(view(format, documents[1], &rows, io.out)?);
     }
     if rows.is_empty() {
         let right = "to see a cluster, you need the right to get its GitopsCluster";
         let place = if args.on.is_empty() { "the clusters that you may see" } else { &args.on };
-        io.note(&format!("no {} found on {place}; {right}", kind.word()));
+        io.note(&format!("no {word} found on {place}; {right}"));
         return Ok(());
     }
     let table: Vec<Row> = rows.iter().map(fleet_cells).collect();
-    let name = if kind == Versioned::Charts { "CHART" } else { "IMAGE" };
-    let columns = vec![name, "VERSION", "CLUSTER", "NAMESPACE", "OBJECT", "HEALTH", "MADE BY"];
+    let columns = vec![headings[1], "VERSION", "CLUSTER", "NAMESPACE", "OBJECT", "HEALTH", "MADE BY"];
     Ok(Table::print(columns, table, &["MADE BY", "NAMESPACE", "OBJECT"], io)?)
 }
 
