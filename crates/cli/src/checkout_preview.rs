@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sluice_api::Pipeline;
 use sluice_api::pipeline::{self as api, Environment, Per};
@@ -23,34 +24,40 @@ const FIRST_WITHOUT_MARKER: &str =
     "first environment: Sluice writes nothing here; to use /trigger, add a marker";
 
 /// The preview of one environment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EnvironmentPreview {
     /// The name of the environment.
     pub environment: String,
     /// The values to set, in the order of their files.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<ValueChange>,
     /// Why the values cannot be set.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<PreviewError>,
     /// Why no values are looked up.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<&'static str>,
 }
 
 /// A value that a promotion would set.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ValueChange {
+    /// The file in the checkout.
     pub path: String,
+    /// The line of the value, from 1.
     pub line: u32,
+    /// The value in the file.
     pub from: String,
+    /// The value of the promoted revision.
     pub to: String,
 }
 
 /// The error that prevents setting the values.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PreviewError {
+    /// The reason of the failure, one word.
     pub reason: &'static str,
+    /// What failed, and what to do.
     pub message: String,
 }
 

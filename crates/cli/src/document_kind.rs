@@ -21,11 +21,13 @@ pub(crate) enum DocumentKind {
     Trace,
     Tree,
     Triggers,
+    Validation,
+    Version,
 }
 
 impl DocumentKind {
     /// All kinds, ordered by name.
-    pub(crate) const ALL: [DocumentKind; 15] = [
+    pub(crate) const ALL: [DocumentKind; 17] = [
         DocumentKind::Charts,
         DocumentKind::Check,
         DocumentKind::Clusters,
@@ -41,6 +43,8 @@ impl DocumentKind {
         DocumentKind::Trace,
         DocumentKind::Tree,
         DocumentKind::Triggers,
+        DocumentKind::Validation,
+        DocumentKind::Version,
     ];
 
     /// Returns the name in the document.
@@ -61,6 +65,8 @@ impl DocumentKind {
             DocumentKind::Trace => "Trace",
             DocumentKind::Tree => "Tree",
             DocumentKind::Triggers => "Triggers",
+            DocumentKind::Validation => "Validation",
+            DocumentKind::Version => "Version",
         }
     }
 }

@@ -19,6 +19,8 @@ use sluice_view::versions::VersionRow;
 
 use crate::document_kind::{DocumentKind, VERSION};
 use crate::get::TargetLine;
+use crate::validate::PipelineReport;
+use crate::version::ProgramVersion;
 
 /// Returns the JSON Schema of all documents, made from the types that the commands print. `get pipelines` and `get
 /// promotions` print the objects of the cluster, which the CRDs describe.
@@ -71,6 +73,8 @@ fn commands(kind: DocumentKind) -> &'static str {
         DocumentKind::Trace => "sluice trace",
         DocumentKind::Tree => "sluice tree",
         DocumentKind::Triggers => "sluice triggers",
+        DocumentKind::Validation => "sluice validate",
+        DocumentKind::Version => "sluice version",
     }
 }
 
@@ -89,5 +93,7 @@ fn view(kind: DocumentKind, schemas: &mut SchemaGenerator) -> Value {
         DocumentKind::Trace => list::<TraceLink>(schemas),
         DocumentKind::Tree => list::<EnvironmentNode>(schemas),
         DocumentKind::Triggers => list::<TriggerView>(schemas),
+        DocumentKind::Validation => list::<PipelineReport>(schemas),
+        DocumentKind::Version => one::<ProgramVersion>(schemas),
     }
 }

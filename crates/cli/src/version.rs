@@ -1,10 +1,12 @@
 //! `sluice version`: prints the version. It needs no cluster.
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::document_kind::DocumentKind;
 use crate::exit::Outcome;
-use crate::output::{self, DataFormat};
+use crate::output::{DataFormat, view};
 use crate::terminal::Io;
 
 /// Arguments of `sluice version`.
@@ -18,9 +20,18 @@ pub struct Version {
     output: Option<DataFormat>,
 }
 
+/// The version of the program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProgramVersion {
+    /// The version of Sluice.
+    sluice: String,
+}
+
 pub(crate) fn run(args: &Version, version: &str, io: &mut Io<'_>) -> Outcome {
     match args.output {
-        Some(format) => output::data(format, &json!({"sluice": version}), io.out)?,
+        Some(format) => {
+            view(format, DocumentKind::Version, &ProgramVersion { sluice: version.into() }, io.out)?
+        }
         None => io.line(format!("sluice: {version}"))?,
     }
     Ok(())

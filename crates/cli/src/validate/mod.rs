@@ -6,17 +6,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 use sluice_api::Pipeline;
 use sluice_core::Facet;
 use sluice_view::pipeline_validation::{self, SchemaProblem};
 
 use crate::checkout::{CheckoutFile, yaml_files};
 use crate::checkout_preview::{self, EnvironmentPreview};
+use crate::document_kind::DocumentKind;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::object_argument;
-use crate::output::{self, DataFormat};
+use crate::output::{DataFormat, view};
 use crate::suggest::{instead, no_environment};
 use crate::terminal::{Io, Symbol};
 use read::{Document, ManifestSet};
@@ -83,15 +84,21 @@ fn revision_value(text: &str) -> Result<(Option<Facet>, String), String> {
 }
 
 /// The report about one Pipeline.
-#[derive(Debug, Serialize)]
-struct PipelineReport {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PipelineReport {
+    /// The file and document that it was read from.
     source: String,
+    /// The namespace; that of --namespace if the Pipeline has none.
     namespace: String,
+    /// The name.
     name: String,
+    /// True if the API server would accept it.
     valid: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<SchemaProblem>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// With --checkout: what a promotion into each environment would set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     environments: Vec<EnvironmentPreview>,
 }
 
@@ -109,8 +116,8 @@ pub(crate) fn run(args: &Validate, io: &mut Io<'_>) -> Outcome {
     }
     match args.output {
         ReportFormat::Text => reports.iter().try_for_each(|one| show(one, io))?,
-        ReportFormat::Json => output::data(DataFormat::Json, &json!({"pipelines": reports}), io.out)?,
-        ReportFormat::Yaml => output::data(DataFormat::Yaml, &json!({"pipelines": reports}), io.out)?,
+        ReportFormat::Json => view(DataFormat::Json, DocumentKind::Validation, &reports, io.out)?,
+        ReportFormat::Yaml => view(DataFormat::Yaml, DocumentKind::Validation, &reports, io.out)?,
     }
     // A reader that has closed the pipe has read enough, however long the report is.
     io.flush()?;

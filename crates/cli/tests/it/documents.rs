@@ -8,7 +8,8 @@ use sluice_api::Pipeline;
 use sluice_cli::json_schema;
 use sluice_testkit::json_schema::differences;
 
-use crate::hub::{TestNamespace, place, running};
+use crate::hub::{TestNamespace, bare, place, running};
+use crate::validate::checkout;
 
 /// Creates a pipeline whose data has as many different fields as possible.
 async fn fleet() -> Result<TestNamespace> {
@@ -29,11 +30,47 @@ async fn fleet() -> Result<TestNamespace> {
     Ok(place)
 }
 
+/// Checks data against the description of its kind.
+fn is_described(kind: &str, data: &Value) -> Result<()> {
+    let schema = json_schema();
+    let documents = schema["oneOf"].as_array().into_iter().flatten();
+    let described = documents.filter(|document| document["title"] == kind).collect::<Vec<_>>();
+    ensure!(described.len() == 1 && data["kind"] == kind, "{kind}: {described:?}: {data}");
+    let mut found = Vec::new();
+    differences(&schema, described[0], data, kind, &mut found);
+    ensure!(found.is_empty(), "{kind}: {found:#?}\n{data}");
+    Ok(())
+}
+
+/// With values that can be set, and others that cannot, and with a Pipeline that is not valid.
+#[tokio::test]
+async fn the_data_of_commands_without_a_cluster_is_described() -> Result<()> {
+    let folder = checkout()?;
+    let invalid = folder.path().join("invalid.yaml");
+    std::fs::write(
+        &invalid,
+        "apiVersion: pipelines.weave.works/v1alpha1\nkind: Pipeline\nmetadata: {name: a}\nspec: {}\n",
+    )?;
+    let [checkout, invalid] = [folder.path(), &invalid].map(|path| path.to_string_lossy().into_owned());
+    let pipelines = format!("{checkout}/pipelines");
+    for (kind, command, has) in [
+        ("Version", &["version"][..], "sluice"),
+        ("Validation", &["validate", "-f", &pipelines, "--checkout", &checkout], "values"),
+        ("Validation", &["validate", "-f", &invalid], "errors"),
+    ] {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        bare(&[command, &["-o", "json"]].concat(), &mut out, &mut err).await;
+        let data: Value = serde_json::from_slice(&out)?;
+        ensure!(data.to_string().contains(&format!("\"{has}\":")), "{data}");
+        is_described(kind, &data)?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_data_of_every_command_is_described() -> Result<()> {
     let place = fleet().await?;
     place.event("podinfo", "ClusterLost").await?;
-    let schema = json_schema();
     let commands: [(&str, &[&str]); 13] = [
         ("Charts", &["charts"]),
         ("Check", &["check"]),
@@ -55,12 +92,7 @@ async fn the_data_of_every_command_is_described() -> Result<()> {
         ensure!(data["kind"] == kind, "{command:?}: {data}");
         let is_empty = |part: &str| data[part].as_array().is_some_and(Vec::is_empty);
         ensure!(!is_empty("view") && !is_empty("items"), "{command:?}: {data}");
-        let documents = schema["oneOf"].as_array().into_iter().flatten();
-        let described = documents.filter(|document| document["title"] == kind).collect::<Vec<_>>();
-        ensure!(described.len() == 1, "{kind}: {described:?}");
-        let mut found = Vec::new();
-        differences(&schema, described[0], &data, kind, &mut found);
-        ensure!(found.is_empty(), "{command:?}: {found:#?}\n{data}");
+        is_described(kind, &data)?;
     }
     Ok(())
 }

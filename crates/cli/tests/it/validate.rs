@@ -53,7 +53,7 @@ fn write(folder: &Path, files: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn checkout() -> Result<tempfile::TempDir> {
+pub fn checkout() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     let release = "kind: HelmRelease\nspec: {version: '6.1.5'} # x\n";
     write(
@@ -84,7 +84,7 @@ async fn values_and_lines_to_set_are_shown() -> Result<()> {
     ");
     let ran = validate(&["--checkout", &root, "-e", "prod", "--revision", "6.1.5", "-o", "json"]).await;
     let report: Value = serde_json::from_str(&ran.out)?;
-    let environments = &report["pipelines"][0]["environments"];
+    let environments = &report["view"][0]["environments"];
     assert_eq!(environments.as_array().map(Vec::len), Some(1));
     assert_eq!(environments[0]["values"][0]["path"], "prod/release.yaml");
     assert_eq!(

@@ -4,6 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sluice_core::nearest::nearest;
@@ -11,7 +12,7 @@ use sluice_core::nearest::nearest;
 use super::cel_rule::holds;
 
 /// A problem of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SchemaProblem {
     /// The field, as `spec.environments[0].name`.
     pub path: String,
