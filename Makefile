@@ -121,7 +121,7 @@ issuer: ## Build Dex; the last line is its folder
 .PHONY: reference
 reference: ## Write docs/reference/ from the code
 	@.ci/need rust cc
-	@UPDATE=1 cargo test --quiet -p sluice --test reference --test fields --test json_schema
+	@UPDATE=1 cargo test --quiet -p sluice --test reference --test fields --test json_schema --test api_reference
 
 .PHONY: crds
 crds: ## Write deploy/crds.yaml from the code

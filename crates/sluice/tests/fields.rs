@@ -1,10 +1,13 @@
 //! `docs/reference/fields.md` is what the CRDs say. `UPDATE=1` writes it.
 
+#[path = "support/reference_files.rs"]
+mod reference_files;
+
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use reference_files::are_up_to_date;
 use serde_json::Value;
 
 const HEAD: &str = "<!-- Generated from the CRDs: make reference -->
@@ -151,14 +154,5 @@ fn the_reference_of_the_fields_is_that_of_the_crds() -> Result<()> {
             fields.describe(&format!("{kind} {part}"), &schema[part])?;
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/fields.md");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &fields.page)?;
-    }
-    let page = std::fs::read_to_string(&path).context("docs/reference/fields.md")?;
-    ensure!(
-        page == fields.page,
-        "docs/reference/fields.md is not what the CRDs say: run make reference and commit it"
-    );
-    Ok(())
+    are_up_to_date(&[("fields.md", fields.page)])
 }
