@@ -1,12 +1,16 @@
 //! The files that users copy work: a real API server with the real CRDs accepts every file of `examples/` and
 //! `deploy/` and the YAML in the docs, and the roles of `deploy/` grant the controller what it needs.
 
+#[path = "support/manifest_parts.rs"]
+mod manifest_parts;
+
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_api::GitopsCluster;
 use sluice_api::gitops_cluster::gitops_cluster_resource;
@@ -56,22 +60,63 @@ async fn apply_file(shared: &Shared, path: &Path) -> Result<()> {
     apply(shared, &std::fs::read_to_string(path)?).await.with_context(|| path.display().to_string())
 }
 
-/// Applies the YAML blocks of a page of the checkout, and returns their number.
-async fn apply_page(shared: &Shared, path: &Path) -> Result<usize> {
+/// Applies the YAML blocks of a page of the checkout. Returns the number of whole objects, and that of other parts.
+async fn apply_page(shared: &Shared, path: &Path) -> Result<(usize, usize)> {
     let page = std::fs::read_to_string(path)?;
-    let mut applied = 0;
-    for block in blocks(&page) {
-        apply(shared, block).await.with_context(|| format!("{}: {block}", path.display()))?;
-        applied += 1;
+    let (mut applied, mut parts) = (0, 0);
+    for (language, block) in blocks(&page) {
+        let context = || format!("{}: {block}", path.display());
+        match language {
+            "yaml" => {
+                apply(shared, &block).await.with_context(context)?;
+                applied += 1;
+            }
+            "" => parts += usize::from(manifest_parts::check(shared, &block).await.with_context(context)?),
+            _ => {}
+        }
     }
-    Ok(applied)
+    Ok((applied, parts))
 }
 
-/// Returns the blocks of a page with the language `yaml`, which are whole objects; parts of files have no
-/// language. Blocks with Flux's own objects are left out, since they need CRDs that are not installed here.
-fn blocks(page: &str) -> impl Iterator<Item = &str> {
-    let blocks = page.split("\n```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-    blocks.filter(|block| !block.contains("toolkit.fluxcd.io/v1beta3"))
+/// Returns the blocks of a page, each with its language. Those with the language `yaml` are whole objects.
+fn blocks(page: &str) -> Vec<(&str, String)> {
+    let mut found: Vec<(&str, String)> = Vec::new();
+    let mut open: Option<usize> = None;
+    for line in page.lines() {
+        let indent = line.len() - line.trim_start().len();
+        match (line.trim_start().strip_prefix("```"), open) {
+            (Some(language), None) => {
+                open = Some(indent);
+                found.push((language, String::new()));
+            }
+            (Some(_), Some(_)) => open = None,
+            (None, Some(indent)) => {
+                if let Some((_, block)) = found.last_mut() {
+                    block.push_str(line.get(indent..).unwrap_or_default());
+                    block.push('\n');
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// Adds Pipelines to the objects that an Alert can be about, as docs/strategies/notification.md says.
+async fn let_alerts_name_pipelines(shared: &Shared) -> Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(shared.hub.client().await?);
+    let name = "alerts.notification.toolkit.fluxcd.io";
+    let mut crd = serde_json::to_value(crds.get(name).await?)?;
+    let kinds = "/schema/openAPIV3Schema/properties/spec/properties/eventSources/items/properties/kind/enum";
+    for version in crd["spec"]["versions"].as_array_mut().context("no versions")? {
+        let kinds = version.pointer_mut(kinds).and_then(Value::as_array_mut).context("no kinds")?;
+        if !kinds.contains(&json!("Pipeline")) {
+            kinds.push(json!("Pipeline"));
+        }
+    }
+    let patch = json!({"spec": {"versions": crd["spec"]["versions"]}});
+    crds.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -88,9 +133,15 @@ async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
     let shared = shared().await?;
     let mut pages = vec![folder("README.md"), folder("examples/README.md")];
     pages.extend(pages_below(&folder("docs"))?);
-    let (mut with_blocks, mut of_forges) = (0, 0);
+    for path in kustomized(&folder("deploy"))? {
+        apply_file(shared, &path).await?;
+    }
+    let_alerts_name_pipelines(shared).await?;
+    let (mut with_blocks, mut of_forges, mut other_parts) = (0, 0, 0);
     for path in pages {
-        let applied = apply_page(shared, &path).await?;
+        // The API server uses a new list of kinds a moment later.
+        let (applied, parts) = eventually(WAIT_TIMEOUT, || apply_page(shared, &path)).await?;
+        other_parts += parts;
         match path.parent().is_some_and(|folder| folder.ends_with("docs/forges")) {
             true => of_forges += applied,
             false => with_blocks += usize::from(applied > 0),
@@ -98,6 +149,7 @@ async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
     }
     ensure!(of_forges == 7, "there should be one block for each forge, not {of_forges}");
     ensure!(with_blocks >= 10, "only {with_blocks} pages have YAML blocks");
+    ensure!(other_parts >= 8, "only {other_parts} parts of manifests were found");
     Ok(())
 }
 
