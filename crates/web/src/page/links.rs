@@ -7,7 +7,19 @@ pub(super) use crate::form_text::escaped;
 
 /// Returns the address of the sign-in that leads back to a page.
 pub(super) fn sign_in(from: &Uri) -> String {
-    sign_in_to("/sign-in", from.path_and_query().map_or("", |path| path.as_str()))
+    sign_in_to("/sign-in", &without_tokens(from.path_and_query().map_or("", |path| path.as_str())))
+}
+
+/// The parameters in which people and programs send a token by mistake.
+const TOKENS: [&str; 3] = ["token", "access_token", "id_token"];
+
+/// Returns an address without tokens in it: no page reads them, and they would come back in links and in the browser's
+/// history.
+pub(super) fn without_tokens(address: &str) -> String {
+    let Some((path, query)) = address.split_once('?') else { return address.into() };
+    let is_token = |parameter: &&str| TOKENS.contains(&parameter.split('=').next().unwrap_or_default());
+    let kept: Vec<&str> = query.split('&').filter(|parameter| !is_token(parameter)).collect();
+    if kept.is_empty() { path.into() } else { format!("{path}?{}", kept.join("&")) }
 }
 
 /// Returns an address that leads to a page afterwards.

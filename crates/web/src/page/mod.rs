@@ -105,7 +105,7 @@ async fn page<H: Hub>(State(api): State<Api<H>>, uri: Uri, person: Person) -> Re
         Err(problem) => Err(problem),
     };
     match found {
-        Ok(page) => send(StatusCode::OK, document(&page, &viewer, &uri.to_string())),
+        Ok(page) => send(StatusCode::OK, document(&page, &viewer, &links::without_tokens(&uri.to_string()))),
         Err(problem) => problem_page(&problem, &viewer),
     }
 }

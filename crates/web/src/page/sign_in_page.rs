@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::answer::{send, sentence};
 use super::frame::{Page, Section, Viewer, document};
-use super::links::sign_in_to;
+use super::links::{sign_in_to, without_tokens};
 use super::route::View;
 use crate::oidc::Provider;
 use crate::person_action::PersonAction;
@@ -127,7 +127,7 @@ pub(super) fn inside(to: &str) -> String {
     let path = known.as_ref().and_then(|uri| uri.path_and_query()).map(|path| path.as_str());
     // Browsers take "//host" and "/\host" for another server.
     let is_path = |path: &&str| !path.starts_with("//") && !path.contains('\\');
-    path.filter(is_path).unwrap_or("/").into()
+    without_tokens(path.filter(is_path).unwrap_or("/"))
 }
 
 /// Returns whether this is the address of the form for a pipeline, or of a page that asks for an action or shows what it
@@ -174,5 +174,7 @@ mod tests {
         ] {
             assert_eq!(inside(to), "/", "{to}");
         }
+        assert_eq!(inside("/?token=a&of=person&access_token=b"), "/?of=person");
+        assert_eq!(inside("/charts?id_token=a"), "/charts");
     }
 }

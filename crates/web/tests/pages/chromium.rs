@@ -16,31 +16,44 @@ const LOOKS: [(&str, Look); 3] = [
     ("phone", Look { width: 360, dark: false }),
 ];
 
+/// A server of the pages. Dropping it ends it.
+pub struct PageServer {
+    /// Host and port.
+    pub address: String,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Drop for PageServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves the pages, with actions.
+pub async fn serve(world: &World) -> PageServer {
+    let router = router(Api::new(Fleet::default(), world.clone(), true));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    PageServer { address, task: tokio::spawn(async move { axum::serve(listener, router).await }) }
+}
+
 pub struct Chromium {
     pub browser: Browser,
     pub base: String,
-    server: JoinHandle<std::io::Result<()>>,
-}
-
-impl Drop for Chromium {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
+    _server: PageServer,
 }
 
 impl Chromium {
     /// Signs in as the admin.
     pub async fn of_admin(world: &World) -> Chromium {
-        let router = router(Api::new(Fleet::default(), world.clone(), true));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        let server = serve(world).await;
+        let base = format!("http://{}", server.address);
         let browser = Browser::start().await.unwrap();
         browser.open(&format!("{base}/sign-in")).await.unwrap();
         browser.write("#token", "admin").await.unwrap();
         browser.click("button.main").await.unwrap();
         browser.until_text("New pipeline").await.unwrap();
-        Chromium { browser, base, server }
+        Chromium { browser, base, _server: server }
     }
 
     pub async fn open(&self, path: &str) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say it by failing")]
 
 mod answers;
+mod attacks;
 mod chromium;
 mod design_system;
 mod draft;
