@@ -433,7 +433,7 @@ async fn a_huge_form_is_answered_and_costs_its_sender() {
 }
 
 /// The proposal of a valid pipeline, with these fields added.
-async fn proposed(browser: &Browser, path: &str, changes: &[(&str, &str)]) -> Answer {
+pub async fn proposed(browser: &Browser, path: &str, changes: &[(&str, &str)]) -> Answer {
     sent(browser, path, &with(&[&[("do", "propose")], changes].concat())).await
 }
 

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sluice_api::snapshot::{Snapshot, StoredPipeline};
 use sluice_core::fleet::index::Index;
 
-use crate::draft::main_of;
+use crate::draft::{main_of, proposed};
 use crate::fleet::{flood, index, remote};
 use crate::world::{World, environment, every_state, pipeline, promotion, snapshot};
-use crate::{Browser, StatusCode, event};
+use crate::{Answer, Browser, ChangeError, StatusCode, event};
 
 /// The pages that every world has.
 const LISTS: [&str; 11] = [
@@ -235,4 +235,36 @@ async fn pages_of_the_hostile_world() {
     let evil = "<script>alert(5)</script>\"'><img src=x onerror=alert(6)>";
     crate::fleet::observe(&mut fleet, &remote(evil), &crate::fleet::release("apps", evil, evil));
     check("hostile", &fleet, every_state(), pages).await;
+}
+
+/// Pages that answer a form have no address of their own.
+#[tokio::test]
+async fn pages_of_the_sign_in_and_of_a_proposal() {
+    let world = World::new(every_state());
+    let stranger = Browser::over(index().fleet(), &world, true, "").await;
+    let admin = Browser::over(index().fleet(), &world, true, "admin").await;
+    let (form, path) = ("/pipelines/new", ("path", "apps/podinfo.yaml"));
+    let mut answers = vec![
+        ("sign-in", stranger.get("/sign-in").await),
+        ("sign-in that leads back", stranger.get("/sign-in?to=/charts").await),
+        ("sign-in after a sign-out", stranger.get("/sign-in?out=true").await),
+        ("sign-in with a wrong token", stranger.post("/sign-in", &[("token", "stolen")]).await),
+        ("sign-in while the hub is down", stranger.post("/sign-in", &[("token", "down")]).await),
+        ("proposal without a path", proposed(&admin, form, &[]).await),
+        ("proposal with its change", proposed(&admin, form, &[path]).await),
+        ("proposal that is made", proposed(&admin, form, &[path, ("confirmed", "seen")]).await),
+        (
+            "proposal of a change that nobody saw",
+            proposed(&admin, form, &[path, ("confirmed", "other")]).await,
+        ),
+    ];
+    world.answer(Err(ChangeError::Refused("pipelines is forbidden".into())));
+    answers.push(("proposal that the hub refuses", proposed(&admin, form, &[path]).await));
+    let page = |(name, answer): &(&str, Answer)| {
+        format!("==== {name} ({})\n{}", answer.status, outline(&answer.text))
+    };
+    let all: Vec<String> = answers.iter().map(page).collect();
+    insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
+        insta::assert_snapshot!("sign-in-and-proposal", all.join("\n"));
+    });
 }
