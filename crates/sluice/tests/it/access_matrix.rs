@@ -45,6 +45,9 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
             ("retrier", &place, [&see[..], &[rule("promotions", &["patch", "retry"])]].concat()),
             // Without the right to get the objects, no other right shows them or does anything to them.
             ("blind", &place, vec![rule("*", &["patch", "update", "approve", "retry", "create", "delete"])]),
+            // A pipeline is shown with its promotions, to those who may get both.
+            ("pipelines-only", &place, vec![rule("pipelines", &["*"])]),
+            ("promotions-only", &place, vec![rule("promotions", &["*"])]),
             ("neighbour", &other, everything.to_vec()),
             ("operator", &place, vec![clusters]),
         ] {
@@ -61,10 +64,11 @@ fn no_right_opens_another_view_or_action() -> Result<()> {
         .await
         .with_context(|| waiting.controller.tail())?;
         for (name, person) in &people {
-            let is_seen = !matches!(*name, "blind" | "neighbour" | "operator");
+            let is_seen = ["viewer", "editor", "approver", "retrier"].contains(name);
             matrix.views(name, person, is_seen).await?;
             matrix.fleet(name, person, *name == "operator").await?;
             matrix.forms(name, person, is_seen).await?;
+            matrix.proposals(name, person, is_seen).await?;
             matrix.live(name, person, is_seen).await?;
             matrix.actions(name, person, is_seen).await?;
         }
@@ -174,6 +178,25 @@ impl AccessMatrix<'_> {
         let (status, page) = person.get("/pipelines/new").await?;
         let is_offered = content(&page)?.contains(self.namespace);
         ensure!(status == StatusCode::OK && is_offered == (who == "operator"), "{who} gets {status}: {page}");
+        Ok(())
+    }
+
+    /// The proposal in git of a new pipeline and of a change: only for those who could write the Pipeline.
+    async fn proposals(&self, who: &str, person: &Person, is_seen: bool) -> Result<()> {
+        let target = "e0.name=dev&e0.t0.namespace=a&do=propose&path=a.yaml&confirmed=none";
+        let fields = format!(
+            "namespace={}&name=new&kind=HelmRelease&app=app&strategy=notification&{target}",
+            self.namespace
+        );
+        let (status, text) = person.post("/pipelines/new", &fields).await?;
+        let may_create = ["blind", "pipelines-only"].contains(&who);
+        ensure!(
+            (status == StatusCode::FORBIDDEN) != may_create,
+            "{who} gets {status} for a new pipeline: {text}"
+        );
+        let (status, text) = person.post(&format!("{}/edit", self.path("pipelines")), &fields).await?;
+        let wanted = if is_seen { StatusCode::FORBIDDEN } else { StatusCode::NOT_FOUND };
+        ensure!(status == wanted || who == "editor", "{who} gets {status} for a change: {text}");
         Ok(())
     }
 
