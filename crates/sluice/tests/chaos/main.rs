@@ -20,6 +20,8 @@ mod place;
 #[allow(dead_code, reason = "another binary uses the rest")]
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/proxied_cluster.rs"]
+mod proxied_cluster;
 mod trial;
 mod troubles;
 #[path = "../flux/verdict.rs"]

@@ -10,9 +10,10 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
 use sluice_testkit::fault_injection::{ApiServerProxy, TcpProxy, WriteFault, draw};
-use sluice_testkit::{Cluster, Leaves, Scratch, Shared};
+use sluice_testkit::{Leaves, Scratch, Shared};
 
 use crate::process::Controller;
+use crate::proxied_cluster::behind_proxy;
 
 /// One trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,24 +88,14 @@ pub struct Counts {
     pub clock_jumps: usize,
 }
 
-/// Returns the port of a cluster's API server.
-fn port(cluster: &Cluster) -> Result<u16> {
-    cluster.url().rsplit(':').next().and_then(|port| port.parse().ok()).context("the address has no port")
-}
-
-/// Returns a kubeconfig that leads through a proxy.
-fn through(cluster: &Cluster, proxy: &TcpProxy) -> String {
-    cluster.kubeconfig().replace(&cluster.url(), &format!("https://127.0.0.1:{}", proxy.port()))
-}
-
 impl ChaosFixture {
     /// Starts the proxies and the controller.
     pub async fn start(place: &crate::place::TestNamespace, pause: Duration) -> Result<ChaosFixture> {
         let (shared, scratch) = (place.shared, Scratch::new("chaos")?);
         let mut proxies = Vec::new();
         for leaf in [&place.leaves.dev, &place.leaves.staging, &place.leaves.prod] {
-            let proxy = TcpProxy::to(port(leaf)?)?;
-            place.gitops_cluster(leaf.name(), &through(leaf, &proxy)).await?;
+            let (proxy, kubeconfig) = behind_proxy(leaf)?;
+            place.gitops_cluster(leaf.name(), &kubeconfig).await?;
             proxies.push(proxy);
         }
         let conflicts = ApiServerProxy::in_front_of(&shared.hub, &[WriteFault::Conflict, WriteFault::Lost])?;

@@ -16,11 +16,13 @@ use crate::{people, releases, run};
 
 /// The version in dev, whose promotion into prod waits for an approval.
 const DEV: &str = "6.1.7";
+/// The leaf cluster.
+const CLUSTER: &str = "counted";
 /// The number of questions whose calls are counted.
 const QUESTIONS: usize = 50;
 
 /// Paths of every view, below `/api/v1`. Events are not watched, and not among them; the stream of changes has no end.
-fn views(namespace: &str, promotion: &str) -> Vec<String> {
+pub(crate) fn views(namespace: &str, cluster: &str, promotion: &str) -> Vec<String> {
     let pipeline = format!("/pipelines/{namespace}/podinfo");
     let of_pipeline = ["", "/explain", "/explain?environment=prod", "/history", "/tree", "/triggers"];
     let of_fleet = ["/pipelines", "/clusters", "/charts", "/images", "/check"];
@@ -28,7 +30,7 @@ fn views(namespace: &str, promotion: &str) -> Vec<String> {
     let mut all: Vec<String> = of_pipeline.iter().map(|view| format!("{pipeline}{view}")).collect();
     all.extend(of_fleet.map(String::from));
     all.push(format!("/promotions/{namespace}/{promotion}"));
-    all.push(format!("{trace}&cluster={namespace}/counted"));
+    all.push(format!("{trace}&cluster={namespace}/{cluster}"));
     all.push(trace);
     all
 }
@@ -54,8 +56,8 @@ impl Asked {
             releases::create_running(cluster, &n, "podinfo", version).await?;
         }
         let leaf = CallRecorder::in_front_of(place.leaf("dev"))?;
-        place.gitops_cluster("counted", &leaf.kubeconfig()).await?;
-        let cluster = json!({"kind": "GitopsCluster", "name": "counted"});
+        place.gitops_cluster(CLUSTER, &leaf.kubeconfig()).await?;
+        let cluster = json!({"kind": "GitopsCluster", "name": CLUSTER});
         let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
             "metadata": {"name": "podinfo", "namespace": n}, "spec": {
                 "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
@@ -97,7 +99,7 @@ impl Asked {
         let is_observed = |p: &_| revision(p, "prod") == version && revision(p, "dev") == DEV;
         self.place.until("podinfo", "it was observed", is_observed).await?;
         eventually(SOON, || async {
-            let charts = self.ask(&format!("/charts?cluster={}/counted", self.place.namespace)).await?;
+            let charts = self.ask(&format!("/charts?cluster={}/{CLUSTER}", self.place.namespace)).await?;
             ensure!(charts.to_string().contains(version), "{charts}");
             Ok(())
         })
@@ -110,7 +112,8 @@ impl Asked {
     async fn reviews_of_questions(&self) -> Result<usize> {
         eventually(SOON, || async {
             let _ = (self.hub.take_calls(), self.leaf.take_calls());
-            for view in views(&self.place.namespace, &self.promotion).iter().cycle().take(QUESTIONS) {
+            for view in views(&self.place.namespace, CLUSTER, &self.promotion).iter().cycle().take(QUESTIONS)
+            {
                 self.ask(view).await?;
             }
             self.only_reviews()

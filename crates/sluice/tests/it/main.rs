@@ -12,6 +12,7 @@ mod browser_actions;
 mod change_requests;
 mod crash;
 mod file_proposal;
+mod frozen;
 mod hostile;
 mod hostile_hosts;
 mod hostile_pipeline;
@@ -26,6 +27,8 @@ mod place;
 #[path = "../support/process.rs"]
 mod process;
 mod progress_events;
+#[path = "../support/proxied_cluster.rs"]
+mod proxied_cluster;
 mod receiver;
 mod releases;
 mod replicas;
