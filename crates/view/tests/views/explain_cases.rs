@@ -213,6 +213,7 @@ pub const PROGRESS: &[Case] = &[
         "the status of 2048 targets is too large for one object: left out are the workloads of 2048 targets that are Ready; split the pipeline",
     ),
     case(UNREADABLE, "Unreadable", Shown::Elsewhere("an event of the object, in sluice events"), ""),
+    case(UNREADABLE, "StatusTooLarge", Shown::Elsewhere("an event of the object, in sluice events"), ""),
     case(
         PROMOTION,
         "WaitingForGate",
