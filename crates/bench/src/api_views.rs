@@ -12,8 +12,6 @@ use std::time::Duration;
 
 /// How often each view is asked for.
 const REQUESTS: usize = 500;
-/// How long the slowest of a hundred answers may take: as long as the list of 1,000 pipelines.
-const P99_BUDGET: Duration = Duration::from_millis(50);
 /// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -45,15 +43,9 @@ pub async fn measure(
         for answer in asked {
             waits.push(answer.await?.with_context(|| path.clone())?.took);
         }
-        let at = |percent| percentile(&waits, percent);
+        let at = |percent| time(percentile(&waits, percent));
         let what = format!("  API, 100 requests a second: {name}");
-        let text = format!("p50 {}, p99 {}", time(at(50)), time(at(99)));
-        table.add(
-            &what,
-            &format!("p99 ≤ {}", time(P99_BUDGET)),
-            text,
-            BudgetVerdict::of(at(99) <= P99_BUDGET),
-        );
+        table.add(&what, "", format!("p50 {}, p99 {}", at(50), at(99)), BudgetVerdict::None);
     }
     if changes.is_finished() {
         return changes.await?.context("the fleet has stopped changing");

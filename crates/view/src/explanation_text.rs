@@ -46,10 +46,36 @@ pub(crate) fn without_flux_command(note: &str) -> (String, Option<String>) {
 }
 
 /// Returns the command for another try that a note ends with, as people type it. A note that quotes a person's words may have
-/// several commands; then it is unclear which is the controller's.
+/// several commands; then it is unclear which is the controller's. People copy the command into a shell, so its words must be
+/// names of objects.
 pub(crate) fn retry_command(note: &str) -> Option<String> {
+    let is_name = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+    };
     let (_, rest) = note.split_once("sluice retry -n ")?;
     let mut words = rest.split(' ');
     let (namespace, name) = (words.next()?, words.next()?);
-    (!rest.contains("sluice retry")).then(|| format!("sluice retry {name} -n {namespace}"))
+    let is_clear = is_name(namespace) && is_name(name) && !rest.contains("sluice retry");
+    is_clear.then(|| format!("sluice retry {name} -n {namespace}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_for_another_try_has_only_names() {
+        let command = "to promote it again: sluice retry -n apps podinfo-prod-6.1.8";
+        assert_eq!(retry_command(command).unwrap(), "sluice retry podinfo-prod-6.1.8 -n apps");
+        for note in [
+            "it is over",
+            "try sluice retry -n $(reboot) p",
+            "try sluice retry -n apps p;reboot",
+            "try sluice retry -n apps --all",
+            "sluice retry -n a b; to promote it again: sluice retry -n apps p",
+        ] {
+            assert_eq!(retry_command(note), None, "{note}");
+        }
+    }
 }
