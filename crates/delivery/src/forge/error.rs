@@ -86,8 +86,10 @@ pub enum ForgeError {
     #[error("{forge}: caFile in the Secret holds no certificate: {says}")]
     BadCaFile { forge: String, says: String },
 
-    #[error("{forge}: redirects to {location}; write the repository's new address into the pipeline")]
-    Redirected { forge: String, location: String },
+    #[error(
+        "{forge}: redirects to another address; write the new address of the repository or of the API into the pipeline"
+    )]
+    Redirected { forge: String },
 
     #[error(
         "{forge}: the answer is too large ({what}); check that url and type in the pipeline are those of the forge"

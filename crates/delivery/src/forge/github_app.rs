@@ -132,8 +132,11 @@ async fn request_token(
         shared,
     };
     let http = github::http(&base, &connection)?;
-    let none =
-        || ForgeError::NoApp { forge: forge.clone(), app: app.id.clone(), repository: address.text.clone() };
+    let none = || ForgeError::NoApp {
+        forge: http.name.clone(),
+        app: app.id.clone(),
+        repository: address.text.clone(),
+    };
     let installation = match &app.installation {
         Some(id) => id.clone(),
         None => {

@@ -40,7 +40,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Calls one forge with one credential.
 pub(super) struct ForgeHttp {
     pub(super) kind: ForgeKind,
-    /// The name of the forge in messages.
+    /// The name of the forge in messages: the host of the repository, or of an API elsewhere.
     pub(super) name: String,
     repository: String,
     base: Url,
@@ -111,20 +111,21 @@ impl ForgeHttp {
         connection: &ForgeConnection<'_>,
     ) -> ForgeResult<Self> {
         let ForgeConnection { address, credentials, token, pipeline, urgency, shared } = connection;
-        let name = address.host.clone();
+        let host = &address.host;
+        let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: host.clone(), says: e.to_string() };
+        let usual = Url::parse(base).map_err(bad)?;
+        let base = address.api.as_deref().map_or(Ok(usual.clone()), Url::parse).map_err(bad)?;
+        let is_usual = base.authority() == usual.authority();
+        let name = if is_usual { host } else { base.authority() }.to_string();
         let none = || ForgeError::NoToken { forge: name.clone() };
         let authorization = scheme.authorization(credentials).ok_or_else(none)?;
         let mut value = HeaderValue::from_str(&authorization).map_err(|_| none())?;
         value.set_sensitive(true);
         let credential_id = credentials.app.as_ref().map_or(authorization, GitHubApp::fingerprint);
         let fingerprint = fingerprint([credential_id.as_bytes()]);
-        let bad = |e: url::ParseError| ForgeError::BadAnswer { forge: name.clone(), says: e.to_string() };
-        let usual = Url::parse(base).map_err(bad)?;
-        let base = address.api.as_deref().map_or(Ok(usual.clone()), Url::parse).map_err(bad)?;
         // Another API than the usual one has its own budget. Otherwise its answers could pause a token that other pipelines
         // use at the usual API.
-        let is_usual = base.authority() == usual.authority();
-        let budget = shared.budgets.of(if is_usual { &name } else { base.authority() }, &fingerprint);
+        let budget = shared.budgets.of(&name, &fingerprint);
         // A delivery does not begin if its first call would have to wait long.
         let limited = |until| ForgeError::RateLimited { forge: name.clone(), until };
         budget.check(CallPurpose::Step).map_err(limited)?;
@@ -498,7 +499,7 @@ impl ForgeHttp {
         let (forge, words) = (self.name.clone(), self.says(reply));
         let says = words.to_string();
         match self.meaning(reply) {
-            300..=399 => ForgeError::Redirected { forge, location: self.location(reply) },
+            300..=399 => ForgeError::Redirected { forge },
             401 => ForgeError::Authentication { forge, says },
             403 => ForgeError::Forbidden { forge, says },
             404 => ForgeError::NoRepository { forge, repository: self.repository.clone() },
@@ -525,18 +526,6 @@ impl ForgeHttp {
             }
             (_, status) => status,
         }
-    }
-
-    /// Returns the target of a redirect, without parts that may be secret.
-    fn location(&self, reply: &ApiReply) -> String {
-        let to = reply.headers.get(LOCATION).and_then(|to| self.base.join(to.to_str().ok()?).ok());
-        let shown = to.map(|mut to| {
-            to.set_query(None);
-            to.set_fragment(None);
-            let _ = (to.set_username(""), to.set_password(None));
-            foreign_text::clean(&self.credentials.redact(to.as_str()), MAX_SHOWN_CHARS)
-        });
-        shown.unwrap_or_else(|| "another address".into())
     }
 
     /// Returns the message of an answer, in one line.
@@ -582,17 +571,28 @@ mod tests {
     use super::*;
     use crate::address::{AllowedHosts, RepositoryAddress};
 
+    /// A client of a repository, whose API may be elsewhere.
+    fn client(api: Option<&str>) -> ForgeHttp {
+        let shared = &Arc::new(ForgeShared::new(Arc::default(), CONNECT_TIMEOUT, AllowedHosts::default()));
+        let credentials = &Credentials { token: Some("t".into()), ..Credentials::default() };
+        let mut address = RepositoryAddress::parse("https://git.example.com/acme/fleet", false).unwrap();
+        address.api = api.map(String::from);
+        let (token, pipeline, urgency) = (FencingToken::default(), "apps/podinfo".into(), CallPurpose::Step);
+        let connection = ForgeConnection { address, credentials, token, pipeline, urgency, shared };
+        ForgeHttp::new(ForgeKind::Gitea, "https://h", AuthScheme::Bearer, &connection).unwrap()
+    }
+
+    #[test]
+    fn messages_name_the_host_that_answers() {
+        assert_eq!(client(None).name, "git.example.com");
+        assert_eq!(client(Some("https://api.example.com:8443/v1")).name, "api.example.com:8443");
+    }
+
     #[test]
     fn the_id_of_a_commit_that_was_used_longest_ago_is_forgotten() {
-        let shared = Arc::new(ForgeShared::new(Arc::default(), CONNECT_TIMEOUT, AllowedHosts::default()));
-        let credentials = &Credentials { token: Some("t".into()), ..Credentials::default() };
-        let address = RepositoryAddress::parse("https://bitbucket.org/acme/fleet", false).unwrap();
-        let (token, pipeline, urgency) = (FencingToken::default(), "apps/podinfo".into(), CallPurpose::Step);
-        let connection = ForgeConnection { address, credentials, token, pipeline, urgency, shared: &shared };
-        let http =
-            ForgeHttp::new(ForgeKind::Bitbucket, "https://h", AuthScheme::Bearer, &connection).unwrap();
+        let http = client(None);
         (0..MAX_COMMIT_IDS + 10).for_each(|n| http.learn_id(&n.to_string(), "id"));
-        assert_eq!(lock(&shared.commit_ids).iter().count(), MAX_COMMIT_IDS);
+        assert_eq!(lock(&http.shared.commit_ids).iter().count(), MAX_COMMIT_IDS);
         let is_known = [0, 9, 10, MAX_COMMIT_IDS + 9].map(|n| http.known_id(&n.to_string()).is_some());
         assert_eq!(is_known, [false, false, true, true]);
     }

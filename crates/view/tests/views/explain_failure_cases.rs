@@ -142,7 +142,7 @@ pub const FAILURES: &[Case] = &[
         REPOSITORY,
         "Redirected",
         Shown::Phase("Promoting"),
-        "git.example.com: redirects to https://git2.example.com/fleet; write the repository's new address into the pipeline",
+        "git.example.com: redirects to another address; write the new address of the repository or of the API into the pipeline",
     ),
     case(
         REPOSITORY,
