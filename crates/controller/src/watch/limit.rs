@@ -30,7 +30,7 @@ const MAX_OWNED_BYTES: usize = 16 << 20;
 /// The most values of a single answer.
 pub const MAX_ANSWER_VALUES: usize = 100_000;
 /// The most bytes of the text of an error.
-const MAX_ERROR_BYTES: usize = 64 << 10;
+pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// The limits of one watch.
 #[derive(Clone)]

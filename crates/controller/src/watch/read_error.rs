@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::io;
 
+use http_body_util::LengthLimitError;
+
+use super::limit::MAX_ERROR_BYTES;
 use super::relist::{self, HeldBack};
 use super::tls_error::{self, RefusedCertificate};
 use super::too_large::TooLarge;
@@ -37,6 +40,9 @@ impl From<&kube::Error> for ReadError {
         if let Some(limit) = TooLarge::from_error(error) {
             return ReadError::TooLarge(limit);
         }
+        if is_error_too_large(error) {
+            return ReadError::Unreadable(error_too_large());
+        }
         if relist::is_held_back(error) {
             return ReadError::HeldBack;
         }
@@ -62,6 +68,22 @@ impl From<&kube::Error> for ReadError {
             },
         }
     }
+}
+
+/// Whether the body of an answer with an error status has more bytes than Sluice reads.
+fn is_error_too_large(error: &kube::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+fn error_too_large() -> String {
+    format!("the text of an error has more than {} KiB", MAX_ERROR_BYTES >> 10)
 }
 
 /// Whether an answer has arrived that cannot be read: it is not compressed as it says, or it is not a complete list. If the
@@ -100,6 +122,7 @@ fn message_of(status: &kube::core::Status) -> String {
 pub fn api_error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", first_line(&status.message), status.code),
+        error if is_error_too_large(error) => error_too_large(),
         // The client's own text says only that it has no connection, and not why.
         error @ kube::Error::Service(_) => {
             format!("no connection ({})", no_connection(error))

@@ -1,6 +1,10 @@
 //! The message for each error of reading a cluster or a kind.
 
+use http::Response;
+use http_body_util::BodyExt;
+use kube::client::{Body, DynBody};
 use kube::core::Status;
+use sluice_controller::watch::limit::limit_errors;
 use sluice_controller::watch::read_error::{ReadError, api_error_message, cluster_message, kind_message};
 use sluice_core::fleet::{ClusterKey, Kind};
 
@@ -26,6 +30,22 @@ fn an_api_error_is_classified_by_its_code() {
     for (error, expected) in table {
         assert_eq!(ReadError::from(&error), expected);
     }
+}
+
+/// A proxy that answers each call with a large page is reached.
+#[tokio::test]
+async fn an_error_with_a_large_body_is_not_called_unreachable() {
+    let page = Body::from(vec![b'x'; 100_000]).map_err(tower::BoxError::from);
+    let body: Box<DynBody> = Box::new(page);
+    let response = limit_errors(Response::builder().status(502).body(body).unwrap());
+    let error = response.into_body().collect().await.map(|_| ()).unwrap_err();
+    let message = cluster_message(&remote("dev"), &ReadError::from(&kube::Error::Service(error)));
+    assert!(
+        message.starts_with(
+            "the answer of cluster fleet/dev cannot be read (the text of an error has more than 64 KiB): "
+        ),
+        "{message}"
+    );
 }
 
 /// The client keeps the whole answer of a server that is no API server as the message.
