@@ -18,13 +18,23 @@ const MAX_COUNT: u64 = 1 << 52;
 
 /// Returns why a record cannot be one that Sluice wrote for this pipeline, or `None` if it can be.
 ///
+/// The message names a Promotion without an owner as one that its pipeline may have left: Kubernetes removes the owner
+/// references if somebody deletes the pipeline with `--cascade=orphan`.
+///
 /// The name says what a Promotion is for, and cannot change; the digest in the status says what the rest of the
 /// spec was when the controller first saw it.
 pub fn tampered(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
     let what = difference(pipeline, promotion)?;
+    let remedy = match promotion.owner_references().iter().any(|owner| owner.kind == "Pipeline") {
+        true => "Find out who wrote it, then delete it",
+        false => {
+            "It has no owner: it is left of a deleted pipeline of this name (kubectl delete --cascade=orphan), or \
+             somebody wrote it. Delete it"
+        }
+    };
     Some(format!(
-        "this Promotion is not as Sluice recorded it: {what}; Sluice does not deliver it. Find out who wrote it, then \
-         delete it: kubectl delete promotion -n {} {}",
+        "this Promotion is not as Sluice recorded it: {what}; Sluice does not deliver it. {remedy}: \
+         kubectl delete promotion -n {} {}",
         pipeline.namespace,
         promotion.name_any()
     ))
@@ -96,6 +106,7 @@ pub fn digest(spec: &PromotionSpec) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use kube::api::ObjectMeta;
     use sluice_api::promotion::{Approval, Evidence, PromotionStatus, Rejection, Trigger};
 
@@ -196,8 +207,21 @@ mod tests {
     fn a_record_of_an_earlier_pipeline_of_this_name_is_found() {
         let mut new = pipeline();
         new.uid = "u-2".into();
-        let why = tampered(&new, &recorded(None, None)).unwrap();
-        assert!(why.contains("its name does not follow from its spec"), "{why}");
-        assert!(why.contains("kubectl delete promotion -n apps podinfo-prod-"), "{why}");
+        let mut left = recorded(None, None);
+        let orphan = tampered(&new, &left).unwrap();
+        let (kind, name, uid) = ("Pipeline".into(), "podinfo".into(), "u-2".into());
+        left.metadata.owner_references =
+            Some(vec![OwnerReference { kind, name, uid, ..OwnerReference::default() }]);
+        let owned = tampered(&new, &left).unwrap();
+        for (why, remedy) in [
+            (
+                orphan,
+                "it is left of a deleted pipeline of this name (kubectl delete --cascade=orphan), or somebody",
+            ),
+            (owned, "does not deliver it. Find out who wrote it, then delete it: kubectl"),
+        ] {
+            assert!(why.contains("its name does not follow from its spec") && why.contains(remedy), "{why}");
+            assert!(why.contains("kubectl delete promotion -n apps podinfo-prod-"), "{why}");
+        }
     }
 }
