@@ -88,6 +88,7 @@ pub struct PullRequestStrategy {
     /// The branch that change requests are opened against. Default `main`.
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = Rule::new("!self.startsWith('refs/')").message("write the name of the branch without refs/heads/, for example main"))]
     pub base_branch: String,
     /// Secret in the Pipeline's namespace: `token` for the forge, or `githubAppID` and
     /// `githubAppPrivateKey`; for git, if that is not enough, `username` and `password`, or
@@ -180,6 +181,7 @@ pub struct CommitStrategy {
     /// The branch to commit to. Default `main`.
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = Rule::new("!self.startsWith('refs/')").message("write the name of the branch without refs/heads/, for example main"))]
     pub branch: String,
     /// Secret in the Pipeline's namespace: `username` and `password`, or `token`, or `identity` and
     /// `known_hosts`, or `githubAppID` and `githubAppPrivateKey`; optionally `caFile`; to sign commits

@@ -228,6 +228,23 @@ async fn exactly_one_strategy_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_branch_is_written_without_refs_heads() {
+    let strategies = |branch: &str| {
+        let url = "https://github.com/org/fleet";
+        let request =
+            json!({"type": "github", "url": url, "baseBranch": branch, "secretRef": {"name": "forge"}});
+        [json!({"commit": {"url": url, "branch": branch}}), json!({"pull-request": request})]
+    };
+    let rule = "write the name of the branch without refs/heads/, for example main";
+    for strategy in ["refs/heads/main", "refs/x"].into_iter().flat_map(strategies) {
+        refused(&[("promotion/strategy", strategy, rule)]).await;
+    }
+    for strategy in ["main", "refs", "release/refs/heads"].into_iter().flat_map(strategies) {
+        accepted(&[("promotion/strategy", strategy)]).await;
+    }
+}
+
+#[tokio::test]
 async fn every_supported_forge_is_a_type() {
     let on = |forge: &str| {
         json!({"pull-request": {"type": forge, "url": "https://forge.example/org/fleet.git",

@@ -287,7 +287,7 @@ fn missing_branch(words: &ForeignWords) -> Option<String> {
     let mut lines = words.lines();
     let (_, shown) = lines.find(|(raw, _)| raw.starts_with("fatal: couldn't find remote ref "))?;
     let branch = shown.rsplit_once(' ').map_or("", |(_, name)| name);
-    Some(branch.trim_start_matches("refs/heads/").into())
+    Some(branch.strip_prefix("refs/heads/").unwrap_or(branch).into())
 }
 
 /// Returns the output of git without the text of the server. After an HTTP error, git prints the whole answer in lines
@@ -398,6 +398,9 @@ mod tests {
         for says in ["fatal: remote error: couldn't find remote ref x", "remote: couldn't find remote ref x"]
         {
             assert_eq!(read(says).reason(), "GitFailed", "{says}");
+        // The branch is shown as it is written in the pipeline.
+        let error = read("fatal: couldn't find remote ref refs/heads/refs/heads/main");
+        assert!(error.to_string().contains("no branch \"refs/heads/main\";"), "{error}");
         }
     }
 
