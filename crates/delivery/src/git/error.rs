@@ -82,6 +82,9 @@ pub enum GitError {
     )]
     Rejected { repository: String, branch: String, says: String },
 
+    #[error("{repository}: the push to {branch} was refused: {says}")]
+    RefInTheWay { repository: String, branch: String, says: String },
+
     #[error(
         "{repository}: other writers pushed to {branch} first, {tries} times in a row; a later try can succeed"
     )]
@@ -151,7 +154,7 @@ impl GitError {
             GitError::Redirected { .. } => "Redirected",
             GitError::TooManyCalls { .. } => "RateLimited",
             GitError::TooManyRuns { .. } => "TooManyRuns",
-            GitError::Rejected { .. } => "PushRejected",
+            GitError::Rejected { .. } | GitError::RefInTheWay { .. } => "PushRejected",
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",
             GitError::Identity { .. } => "IdentityInvalid",
@@ -395,12 +398,12 @@ mod tests {
             panic!()
         };
         assert_eq!(branch, "Prod");
-        for says in ["fatal: remote error: couldn't find remote ref x", "remote: couldn't find remote ref x"]
-        {
-            assert_eq!(read(says).reason(), "GitFailed", "{says}");
         // The branch is shown as it is written in the pipeline.
         let error = read("fatal: couldn't find remote ref refs/heads/refs/heads/main");
         assert!(error.to_string().contains("no branch \"refs/heads/main\";"), "{error}");
+        for says in ["fatal: remote error: couldn't find remote ref x", "remote: couldn't find remote ref x"]
+        {
+            assert_eq!(read(says).reason(), "GitFailed", "{says}");
         }
     }
 

@@ -90,13 +90,16 @@ fn outcome(
     }
     let rejected =
         |says: String| Err(GitError::Rejected { repository: repository.into(), branch: branch.into(), says });
+    let in_the_way = |says: String| {
+        Err(GitError::RefInTheWay { repository: repository.into(), branch: branch.into(), says })
+    };
     // git takes a branch or tag `refs/heads/x` for `x`, too (`count_refspec_match` in remote.c).
     if output
         .stderr
         .has(&format!("dst refspec refs/heads/{branch} matches more than one").to_ascii_lowercase())
     {
-        return rejected(format!(
-            "another branch or tag is named refs/heads/{branch}, and is in its way: delete that"
+        return in_the_way(format!(
+            "another branch or tag is named refs/heads/{branch}, and is in its way: delete or rename that one"
         ));
     }
     let Some(line) = stdout.lines().find(|l| l.starts_with("!\t")) else {
@@ -106,13 +109,13 @@ fn outcome(
     let to = to.and_then(|refs| refs.split_once(':')).map_or("", |(_, to)| to);
     if to != format!("refs/heads/{branch}") {
         // git takes a branch `refs/heads/x` for `x` if there is no `x` (git-push(1), "<refspec>").
-        return rejected(format!("a ref named {to} is in its way: delete that"));
+        return in_the_way(format!("a ref named {to} is in its way: delete or rename that one"));
     }
     // `refs_verify_refname_available` of git, refs.c.
-    if let Some(other) = output.stderr.lines().find_map(|(raw, _)| in_the_way(raw)) {
-        let other = redact(other);
-        return rejected(format!(
-            "the branch {other} is in its way: delete that, or set another branch in the pipeline"
+    if let Some(other) = output.stderr.lines().find_map(|(raw, _)| conflicting_branch(raw)) {
+        return in_the_way(format!(
+            "the branch {} is in its way: delete or rename that branch",
+            redact(other)
         ));
     }
     if MOVED.iter().any(|m| summary.contains(m)) {
@@ -131,7 +134,7 @@ fn outcome(
 }
 
 /// The existing branch whose name is the beginning of the new one, or the other way around.
-fn in_the_way(line: &str) -> Option<&str> {
+fn conflicting_branch(line: &str) -> Option<&str> {
     let (before, _) = line.split_once("' exists; cannot create '")?;
     let (_, other) = before.rsplit_once('\'')?;
     Some(other.strip_prefix("refs/heads/").unwrap_or(other))
@@ -175,12 +178,16 @@ mod tests {
             assert_eq!(error.reason(), "PushRejected", "{secret}");
         }
         let error = read("[remote rejected] (failed to update ref)", remote).unwrap_err();
-        assert!(error.to_string().contains("the branch sluice is in its way: delete that"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "http://h/a/b: the push to x was refused: the branch sluice is in its way: delete or rename that branch"
+        );
         let stdout =
             b"To http://h/a/b\n!\tabc:refs/heads/refs/heads/x\t[rejected] (stale info)\nDone\n".to_vec();
         let output = Output { success: false, stdout, stderr: stderr(String::new(), str::to_string) };
         let error = outcome("http://h/a/b", "x", &output, str::to_string).unwrap_err();
-        assert!(error.to_string().contains("refs/heads/refs/heads/x is in its way"), "{error}");
+        let says = error.to_string();
+        assert!(says.ends_with("refs/heads/refs/heads/x is in its way: delete or rename that one"), "{says}");
     }
 
     #[test]
