@@ -21,11 +21,16 @@ pub(crate) fn of_environment(place: [&str; 3], target: Option<&str>, template: O
         Some(target) => format!("{environment}@{}", component(target)),
         None => environment,
     };
-    if template == Some(OF_PREDECESSOR) {
+    if may_be_shared(template) {
         return format!("promotion-{namespace}-{pipeline}-{last}");
     }
     let prefix = template.and_then(prefix).unwrap_or("sluice/");
     format!("{prefix}{namespace}/{pipeline}/{last}")
+}
+
+/// Whether another environment can have a head branch of this template.
+pub(crate) fn may_be_shared(template: Option<&str>) -> bool {
+    template == Some(OF_PREDECESSOR)
 }
 
 /// Returns the head branch of a change of files of a pipeline, which is given as namespace and name. No environment has

@@ -263,6 +263,12 @@ impl Order {
         head_branch::of_environment(place, self.target.as_deref(), template)
     }
 
+    /// Whether another environment can have the same head branch.
+    pub(crate) fn may_share_branch(&self) -> bool {
+        let template = self.settings().and_then(|settings| settings.branch.as_deref());
+        self.requested().is_none() && head_branch::may_be_shared(template)
+    }
+
     /// The name of the promotion in its commits and change requests: `namespace/name`, and `:round` after the first
     /// round. No name of an object has a colon.
     pub(crate) fn known_by(&self) -> String {

@@ -3,6 +3,9 @@
 
 use crate::order::Order;
 
+/// The most characters of a name in a marker. Names of Kubernetes have at most 253.
+const MAX_NAME: usize = 300;
+
 /// The marker of an order: a comment in HTML, or the definition of a link if the forge shows comments.
 pub(crate) fn marker(order: &Order, hides_comments: bool) -> String {
     let says = match order.requested() {
@@ -23,6 +26,24 @@ pub(crate) fn round_marked(body: &str, promotion: &str) -> Option<u32> {
         "" => Some(0),
         rest => rest.strip_prefix(':')?.parse().ok(),
     })
+}
+
+/// The environment whose marker a body has: its namespace, pipeline and environment, as the marker spells them; `None` for
+/// a marker that Sluice does not write.
+pub(crate) fn environment_marked(body: &str) -> Option<[&str; 3]> {
+    let subject = last_marker(body)?.split_whitespace().next()?;
+    let is_name = |part: &&str| {
+        (1..=MAX_NAME).contains(&part.len())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-:@%".contains(c))
+    };
+    let mut parts = subject.split('/').filter(is_name);
+    let environment = [parts.next()?, parts.next()?, parts.next()?];
+    subject.starts_with(&environment.join("/")).then_some(environment)
+}
+
+/// The environment of an order, as its marker spells it.
+pub(crate) fn environment_of(order: &Order) -> [String; 3] {
+    [&order.namespace, &order.pipeline, &order.environment].map(|name| percent_encoded(name))
 }
 
 /// Whether a body has any marker.
@@ -116,6 +137,22 @@ mod tests {
                 assert!(round_marked(&body, "a/b").is_none(), "{body}");
             }
         }
+    }
+
+    #[test]
+    fn a_marker_names_its_environment() {
+        for (says, names) in [
+            ("apps/podinfo/prod promotion=apps/x", Some(["apps", "podinfo", "prod"])),
+            ("apps/podinfo/prod/eu promotion=apps/x", Some(["apps", "podinfo", "prod"])),
+            ("apps/a-%2db/prod promotion=apps/x", Some(["apps", "a-%2db", "prod"])),
+            ("promotion=apps/x", None),
+            ("apps/podinfo promotion=apps/x", None),
+            ("apps//podinfo/prod promotion=apps/x", None),
+            ("apps/[podinfo](http://h)/prod/eu/x", None),
+        ] {
+            assert_eq!(environment_marked(&format!("text\n<!-- sluice: {says} -->\n")), names, "{says}");
+        }
+        assert_eq!(environment_marked("apps/podinfo/prod"), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod merged_delivery;
 mod own_commit;
 pub(crate) mod propose;
 pub(crate) mod report_status;
+mod shared_branch;
 pub(crate) mod status;
 pub(crate) mod withdraw;
 

@@ -83,7 +83,8 @@ impl ChangeRequestJob<'_> {
                 false => Ok(done),
             };
         }
-        match self.push_head(began).await? {
+        let conflict = self.find_branch_conflict().await?;
+        match self.push_head(began, conflict.as_ref()).await? {
             HeadState::Ready { commit, existed, found, proposal } => {
                 let searches = match (found, existed || self.order.retried) {
                     (true, _) => MAX_SEARCHES,
@@ -97,6 +98,7 @@ impl ChangeRequestJob<'_> {
                 if existed
                     && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
                     && !self.order.recorded_open.contains(&open.request.url)
+                    && self.branch_conflict(&open).is_none()
                 {
                     self.order.fencing_token.check()?;
                     let reason = "The base branch has these values already.";
@@ -244,11 +246,12 @@ impl ChangeRequestJob<'_> {
         Ok(self.close(open.request.number, OPENED_BY_ANOTHER).await?)
     }
 
-    /// Pushes the promotion's commit to the head branch, if it is not there.
-    async fn push_head(&self, began: Instant) -> DeliveryResult<HeadState> {
+    /// Pushes the promotion's commit to the head branch, if it is not there. Fails if a push is necessary in spite of a
+    /// conflict.
+    async fn push_head(&self, began: Instant, conflict: Option<&TemplateError>) -> DeliveryResult<HeadState> {
         let mut repository = self.lock_with_head().await?;
         loop {
-            let head = self.push_head_once(&mut repository, began).await;
+            let head = self.push_head_once(&mut repository, began, conflict).await;
             if is_final(self.order, &mut repository, &head) {
                 return head;
             }
@@ -259,6 +262,7 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         began: Instant,
+        conflict: Option<&TemplateError>,
     ) -> DeliveryResult<HeadState> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
@@ -282,6 +286,9 @@ impl ChangeRequestJob<'_> {
                 {
                     return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
                 }
+            }
+            if let Some(conflict) = conflict {
+                return Err(conflict.clone().into());
             }
             let commit = repository.commit(tip, &new).await?;
             repository.remember_own(base, &order.content_key(), &commit);
@@ -320,14 +327,13 @@ impl ChangeRequestJob<'_> {
         &self,
         proposal: &Proposal,
         searches: u32,
-    ) -> ForgeResult<Option<ForgeChangeRequest>> {
+    ) -> DeliveryResult<Option<ForgeChangeRequest>> {
         for search in 0..searches {
             if search > 0 {
                 tokio::time::sleep(SEARCH_PAUSE).await;
             }
-            let open = self.forge.find_open(&proposal.head, &proposal.base).await?;
-            if open.is_some() {
-                return Ok(open);
+            if let Some(open) = self.forge.find_open(&proposal.head, &proposal.base).await? {
+                return self.branch_conflict(&open).map_or(Ok(Some(open)), |conflict| Err(conflict.into()));
             }
         }
         Ok(None)
@@ -345,7 +351,11 @@ impl ChangeRequestJob<'_> {
                 Err(error) if error.is_conflict() || error.may_have_happened() => error,
                 Err(error) => return Err(error.into()),
             };
-            match self.find_unanswered(proposal, &error).await {
+            let found = self.find_unanswered(proposal, &error).await;
+            if let Some(conflict) = found.as_ref().and_then(|open| self.branch_conflict(open)) {
+                return Err(conflict.into());
+            }
+            match found {
                 Some(open) if self.is_by_another_user(&open).await? => {
                     self.close_of_another(&open).await?;
                     if openings == MAX_OPENINGS {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use futures::FutureExt;
-use sluice_delivery::{ChangeRequestStatus, Credentials, Delivered, ForgeKind, OutdatedReason, Retry};
+use sluice_delivery::{ChangeRequestStatus, Credentials, Delivered, ForgeKind, Order, OutdatedReason, Retry};
 use tokio::net::TcpListener;
 
 use crate::any_forge::{ForgeFixture, everywhere};
@@ -541,6 +541,43 @@ async fn the_open_request_of_the_predecessor_is_updated_in_place() {
         // The change request has one commit of Sluice, on top of the base, and no commit of the predecessor.
         assert_eq!(fixture.repo().log(branch).unwrap()[1].sha, fixture.repo().head("main").unwrap());
         assert_eq!(proposed(&bench.delivery, &named("6.2.0")).await.number, 1);
+    })
+    .await;
+}
+
+/// The predecessor's template gives both environments the branch `promotion-apps-podinfo-x-prod`.
+#[tokio::test]
+async fn an_open_request_of_another_pipeline_with_the_same_branch_is_not_changed() {
+    everywhere(async |fixture| {
+        let (bench, others) = (bench(), ("podinfo", "x-prod"));
+        let markers = ["apps:podinfo:x-prod", "apps:podinfo-x:prod"]
+            .map(|marker| yaml("6.1.5").replace("apps:podinfo:prod", marker));
+        let files = [("a.yaml", &*markers[0]), ("b.yaml", &*markers[1])];
+        fixture.repo().commit("main", "add two environments", &files).unwrap();
+        let order = |(pipeline, environment): (&str, &str), version: &str| {
+            let order = fixture.order_with(version, |settings| {
+                settings.branch = Some("promotion-{namespace}-{pipeline}-{environment}".into());
+            });
+            let promotion = format!("apps/{pipeline}-{environment}-{version}-{}", pipeline.len());
+            Order { pipeline: pipeline.into(), environment: environment.into(), promotion, ..order }
+        };
+        let open = proposed(&bench.delivery, &order(others, "6.1.8")).await;
+        let second = order(("podinfo-x", "prod"), "6.1.8");
+        for order in [second.clone(), again(&second)] {
+            let error = bench.delivery.deliver(&order).await.unwrap_err();
+            assert_eq!((error.reason(), error.retry()), ("BadTemplate", Retry::OnChange), "{error}");
+            let owner = format!(
+                "environment x-prod of pipeline apps/podinfo has the open change request {}",
+                open.url
+            );
+            assert!(error.to_string().contains(&owner), "{error}");
+        }
+        let pulls = fixture.pulls().await;
+        assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.1.8 in x-prod"));
+        assert!(pulls[0].open, "it was closed");
+        assert_eq!(fixture.repo().head(&open.branch).unwrap(), open.head_commit);
+        // A new Pipeline of the same name continues it.
+        assert_eq!(proposed(&bench.delivery, &order(others, "6.2.0")).await.number, open.number);
     })
     .await;
 }
