@@ -15,6 +15,7 @@ pub mod pipeline;
 pub mod promotion;
 pub mod secret_use;
 pub mod snapshot;
+pub mod too_large;
 pub mod workload;
 
 pub use crds::all_crds;

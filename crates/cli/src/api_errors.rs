@@ -2,6 +2,7 @@
 
 use kube::core::Status;
 use sluice_api::lenient::is_missing_object;
+use sluice_api::too_large::is_too_large;
 
 use crate::exit::{Exit, Failure};
 
@@ -63,9 +64,9 @@ fn status_failure(status: &Status) -> Failure {
         404 if is_missing_object(status) => Failure::new(Exit::NotFound, said),
         404 => Failure::new(Exit::Cluster, NO_CRDS)
             .hinted("install them: sluice crds | kubectl apply --server-side -f -"),
-        _ if said.contains("request is too large") => {
+        _ if is_too_large(status) => {
             Failure::new(Exit::Error, "the object would be larger than the cluster stores").hinted(
-                "remove labels and annotations that it does not need: kubectl label KIND NAME KEY-, kubectl annotate KIND NAME KEY-",
+                "remove labels, annotations and managedFields that it does not need: kubectl label KIND NAME KEY-",
             )
         }
         _ if said.is_empty() => Failure::new(Exit::Error, format!("the cluster answered {}", status.code)),

@@ -51,7 +51,7 @@ impl Size {
     }
 }
 
-/// Returns the width of the terminal of stderr; `None` if stderr is none.
+/// Returns the width of the terminal of stderr; `None` if stderr is no terminal.
 pub fn width_of_stderr() -> Option<usize> {
     terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
 }
@@ -69,7 +69,7 @@ pub struct Io<'a> {
     pub color: bool,
     /// The size of the terminal, if `out` is one whose cursor can move.
     pub terminal: Option<Size>,
-    /// The width of the terminal, if `err` is one.
+    /// The width of the terminal, if `err` is a terminal.
     pub err_width: Option<usize>,
 }
 

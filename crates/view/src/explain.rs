@@ -278,7 +278,7 @@ fn promotion_sentences(
             );
             draft.advise(situation, &status.reason);
             attempts(status, now, draft);
-            draft.next.extend((!ENDS_BY_TIME.contains(&status.reason.as_str())).then(retry));
+            draft.next.extend((!RETRY_IS_USELESS.contains(&status.reason.as_str())).then(retry));
         }
         Phase::Proposed => {
             let request = status.change_request.as_ref();
@@ -325,8 +325,8 @@ fn rejected(revision: &str, here: &str, message: &str) -> String {
 
 /// The failures that usually end without a person.
 const ENDS_ALONE: [&str; 5] = ["BranchContended", "EventUnanswered", "Stopped", "Timeout", "Unreachable"];
-/// The failures whose cause a retry meets again until it ends: the server's limit, a suspension, or a closed gate.
-const ENDS_BY_TIME: [&str; 2] = ["RateLimited", "Stopped"];
+/// The failures that another try would only meet again: the server's limit, a suspension, or a closed gate.
+const RETRY_IS_USELESS: [&str; 2] = ["RateLimited", "Stopped"];
 /// How often a failure of `ENDS_ALONE` is tried again before a person has to look: for about a minute.
 const TRIES_ALONE: u32 = 5;
 

@@ -23,10 +23,14 @@ pub const RETRY: &str = "retry";
 /// The verb for the writes of the controller: new Promotions, and the statuses of both kinds.
 pub const RECORD: &str = "record";
 
-/// How many labels and field managers people may give a Promotion. The API server bounds annotations itself: 256 KiB together
-/// (`TotalAnnotationSizeLimitB` in apimachinery). Labels and `managedFields` could fill the object, and then nobody could
-/// approve or reject it, and its status could not be written.
-const MAX_METADATA_ENTRIES: usize = 64;
+/// How many labels, and how many annotations, people may give a Promotion. An object that is too large cannot be approved or
+/// rejected, and its status cannot be written. The API server bounds annotations to 256 KiB together
+/// (`TotalAnnotationSizeLimitB` in apimachinery), labels not at all, and lists the keys of both for each manager that
+/// applies them.
+const MAX_KEYS: usize = 32;
+/// How many managers may apply a Promotion. Those that update it do not count: the API server keeps ten of them, and a person
+/// who approves is one more.
+const MAX_APPLIERS: usize = 16;
 
 /// Returns the expression that checks a verb on the object of the request. A Promotion that is created may have no name
 /// yet. Empty fields of `request` are absent.
@@ -58,11 +62,6 @@ fn variables() -> Vec<Variable> {
         )
     };
     let kept = |path: &str| format!("object.metadata.?{path} == oldObject.metadata.?{path}");
-    let bounded = |path: &str, none: &str| {
-        let count = |object: &str| format!("size({object}.metadata.?{path}.orValue({none}))");
-        let (now, before) = (count("object"), count("oldObject"));
-        format!("({now} <= {MAX_METADATA_ENTRIES} || {now} <= {before})")
-    };
     let label = |name: &str| {
         let of = |object: &str| format!("{object}.metadata.?labels[?'{GROUP}/{name}']");
         format!("{} == {}", of("object"), of("oldObject"))
@@ -103,8 +102,24 @@ fn variables() -> Vec<Variable> {
             [kept("ownerReferences"), kept("finalizers"), label("pipeline"), label("environment")]
                 .join(" && "),
         ),
-        variable("keepsItsSize", [bounded("labels", "{}"), bounded("managedFields", "[]")].join(" && ")),
+        variable("keepsItsSize", keeps_its_size()),
     ]
+}
+
+/// Returns the expression that is true if the labels, the annotations and the managers of a Promotion are few, or not more than
+/// before.
+fn keeps_its_size() -> String {
+    let bounded = |most: usize, count: &dyn Fn(&str) -> String| {
+        let (now, before) = (count("object"), count("oldObject"));
+        format!("({now} <= {most} || {now} <= {before})")
+    };
+    let labels = |object: &str| format!("size({object}.metadata.?labels.orValue({{}}))");
+    let annotations = |object: &str| format!("size({object}.metadata.?annotations.orValue({{}}))");
+    let appliers = |object: &str| {
+        format!("size({object}.metadata.?managedFields.orValue([]).filter(m, m.operation == 'Apply'))")
+    };
+    [bounded(MAX_KEYS, &labels), bounded(MAX_KEYS, &annotations), bounded(MAX_APPLIERS, &appliers)]
+        .join(" && ")
 }
 
 fn validations() -> Vec<Validation> {
@@ -160,8 +175,9 @@ fn validations() -> Vec<Validation> {
             "variables.isStatus || request.operation == 'CREATE' || variables.keepsItsSize || \
              variables.mayRecord || variables.isSystem",
             &format!(
-                "variables.user + ' may not let ' + variables.what + ' have more than {MAX_METADATA_ENTRIES} labels or field \
-                 managers: an object that is too large cannot be approved, rejected or recorded'"
+                "variables.user + ' may not give ' + variables.what + ' more than {MAX_KEYS} labels, {MAX_KEYS} \
+                 annotations or {MAX_APPLIERS} managers that apply it: it has to fit into the store when it is approved and \
+                 recorded'"
             ),
         ),
     ]

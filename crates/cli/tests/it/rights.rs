@@ -427,37 +427,40 @@ async fn only_the_controller_creates_promotions_and_writes_statuses() -> Result<
 
 /// An object that is larger than etcd stores could not be approved, and its status not be written.
 #[tokio::test]
-async fn nobody_fills_a_promotion_with_labels_or_field_managers() -> Result<()> {
-    let People { place: _place, jane, .. } = people("rights-size").await?;
-    let labels = |from: u32, to: u32, value: Option<&str>| {
-        let all: BTreeMap<String, Option<&str>> = (from..to).map(|n| (format!("l{n}"), value)).collect();
-        json!({"metadata": {"labels": all}})
+async fn nobody_fills_a_promotion_with_labels_annotations_or_managers() -> Result<()> {
+    let People { place: _place, jane, eve, .. } = people("rights-size").await?;
+    let keys = |field: &str, from: u32, to: u32, value: Option<&str>| {
+        let all: BTreeMap<String, Option<&str>> = (from..to).map(|n| (format!("k{n}"), value)).collect();
+        json!({"metadata": {field: all}})
     };
-    let wanted = "jane may not let promotions rights-size/p have more than 64 labels or field managers";
-    eventually(WAIT_TIMEOUT, || async {
-        jane.patch("p", labels(0, 60, Some("x"))).await.map_err(anyhow::Error::msg)
-    })
-    .await?;
-    jane.refused("p", labels(60, 200, Some("x")), wanted).await;
-    // What an administrator has added may stay, and may be removed.
-    let admin: Api<Promotion> = Api::namespaced(servers().await?.hub.client().await?, &jane.namespace);
-    admin.patch("p", &PatchParams::default(), &Patch::Merge(labels(60, 200, Some("x")))).await?;
-    jane.refused("p", labels(200, 201, Some("x")), wanted).await;
-    jane.patch("p", labels(100, 101, None)).await.map_err(anyhow::Error::msg)?;
-    jane.patch("p", labels(0, 200, None)).await.map_err(anyhow::Error::msg)?;
+    let wanted =
+        "eve may not give promotions rights-size/p more than 32 labels, 32 annotations or 16 managers";
+    let admin: Api<Promotion> = Api::namespaced(servers().await?.hub.client().await?, &eve.namespace);
+    for field in ["labels", "annotations"] {
+        eve.patch("p", keys(field, 0, 32, Some("x"))).await.map_err(anyhow::Error::msg)?;
+        eve.refused("p", keys(field, 32, 200, Some("x")), wanted).await;
+        // What an administrator has added may stay, and may be removed.
+        admin.patch("p", &PatchParams::default(), &Patch::Merge(keys(field, 32, 200, Some("x")))).await?;
+        eve.refused("p", keys(field, 200, 201, Some("x")), wanted).await;
+        eve.patch("p", keys(field, 100, 101, None)).await.map_err(anyhow::Error::msg)?;
+    }
 
     let mut refused = None;
-    for n in 0..70 {
+    for n in 0..20 {
         let applied = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion",
             "metadata": {"name": "p", "labels": {"team": "web"}}});
         let params = PatchParams::apply(&format!("manager-{n}"));
-        let done = message_of(jane.promotions().patch("p", &params, &Patch::Apply(applied)).await);
+        let done = message_of(eve.promotions().patch("p", &params, &Patch::Apply(applied)).await);
         if let Err(error) = done {
             refused = Some(error);
             break;
         }
     }
     assert!(refused.as_ref().is_some_and(|error| error.contains(wanted)), "{refused:?}");
+    let approved = jane.sluice(&["approve", "podinfo", "--revision", "6.1.8"]).await;
+    assert_eq!(approved.exit, Exit::Ok, "{}", approved.err);
+    let rejected = jane.sluice(&["reject", "p", "--reason", "no"]).await;
+    assert_eq!(rejected.exit, Exit::Ok, "{}", rejected.err);
     Ok(())
 }
 

@@ -315,7 +315,6 @@ impl State {
     }
 
     fn status_written(&mut self, owner: &StatusOwner, number: u64, outcome: WriteOutcome) {
-        let is_first_failure = self.statuses.failures(owner) == 0;
         let Some(next) = self.statuses.ended(owner, number, &outcome, self.now.instant) else { return };
         self.effects.extend(next.map(Effect::WriteStatus));
         match outcome {
@@ -338,8 +337,8 @@ impl State {
             },
             WriteOutcome::Conflict(stored) => self.status_conflict(owner, *stored),
             WriteOutcome::Withheld => self.mark_status_unknown(owner),
-            WriteOutcome::Failed(error) if is_first_failure => self.report_too_large(owner, &error),
-            WriteOutcome::Gone | WriteOutcome::Failed(_) => {}
+            WriteOutcome::Failed(error) => self.report_too_large(owner, &error),
+            WriteOutcome::Gone => {}
         }
     }
 

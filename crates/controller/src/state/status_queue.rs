@@ -182,6 +182,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failed write.
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
+/// The time between two events that say that a status cannot be written.
+const REPORT_PAUSE: Duration = Duration::from_secs(3600);
+
 /// How many writes of an object are sent without a pause. A rollout over many targets takes fewer, with one write for each target.
 /// Another program may answer each write with a write of its own, so there is a limit.
 const BURST: u32 = 100;
@@ -223,6 +226,8 @@ struct Pending {
     next: Option<SerializedStatus>,
     writing: SerializedStatus,
     failures: u32,
+    /// When an event last said that these writes fail.
+    reported: Option<Instant>,
     version: u64,
     uid: Option<String>,
     /// The statuses that may be stored: the last one that is known to be stored, and at most [`MAX_UNKNOWN`] later
@@ -252,6 +257,7 @@ impl StatusQueue {
             next: None,
             writing: status,
             failures: 0,
+            reported: None,
             version: basis.version,
             uid: basis.uid,
             may_be_stored: basis.status.into_iter().collect(),
@@ -285,9 +291,12 @@ impl StatusQueue {
         self.pending.contains_key(owner)
     }
 
-    /// How often the write of an object's status has failed in a row.
-    pub fn failures(&self, owner: &StatusOwner) -> u32 {
-        self.pending.get(owner).map_or(0, |pending| pending.failures)
+    /// Whether an event should say now that the status of an object cannot be written. Kubernetes forgets events after an hour.
+    pub fn begins_report(&mut self, owner: &StatusOwner, now: Instant) -> bool {
+        let Some(pending) = self.pending.get_mut(owner) else { return false };
+        let is_due = pending.reported.is_none_or(|at| now >= at + REPORT_PAUSE);
+        pending.reported = if is_due { Some(now) } else { pending.reported };
+        is_due
     }
 
     /// Handles the end of a write. Returns `None` if the write does not count, because its object was forgotten
@@ -305,7 +314,7 @@ impl StatusQueue {
             WriteOutcome::Gone | WriteOutcome::Conflict(_) | WriteOutcome::Withheld => return Some(None),
             WriteOutcome::Stored(stored) => {
                 let Some(next) = pending.next.take() else { return Some(None) };
-                pending.failures = 0;
+                (pending.failures, pending.reported) = (0, None);
                 // After an edit the next write names the version from before it, and so is compared with the edit.
                 if !stored.is_over_edit {
                     pending.version = stored.version;

@@ -2,22 +2,18 @@
 //! cannot say that, so an event does.
 
 use kube::{Error, Resource};
+use sluice_api::too_large::is_too_large;
 
 use super::State;
 use super::effect::Effect;
 use super::status_queue::StatusOwner;
 use crate::record::pending_event::PendingEvent;
 
-/// Whether an API server has refused a write, because the object would be too large. The text is that of etcd
-/// (`ErrGRPCRequestTooLarge` in go.etcd.io/etcd/api/v3/v3rpc/rpctypes); the API server answers 413 itself.
-fn is_too_large(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 413 || status.message.contains("request is too large"))
-}
-
 impl State {
     /// Reports that the status of an object cannot be written, if that is the cause of the error.
     pub(super) fn report_too_large(&mut self, owner: &StatusOwner, error: &Error) {
-        if !is_too_large(error) {
+        let Error::Api(status) = error else { return };
+        if !is_too_large(status) || !self.statuses.begins_report(owner, self.now.instant) {
             return;
         }
         let object = match owner {
@@ -60,9 +56,13 @@ mod tests {
         };
         let stored = || WriteOutcome::Stored(StoredVersion { version: 9, is_over_edit: false });
         let too_large = || failed(500, "etcdserver: request is too large");
-        for (outcome, is_reported) in
-            [(failed(500, "no leader"), false), (stored(), false), (too_large(), true), (too_large(), false)]
-        {
+        for (outcome, is_reported) in [
+            (failed(500, "no leader"), false),
+            (too_large(), true),
+            (too_large(), false),
+            (stored(), false),
+            (too_large(), true),
+        ] {
             if !state.statuses.is_writing(&owner) {
                 state.change(&key(), "p", &RecordChange::Withdrawn);
             }

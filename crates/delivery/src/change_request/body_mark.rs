@@ -3,8 +3,8 @@
 
 use crate::order::Order;
 
-/// The most characters of a name in a marker. Names of Kubernetes have at most 253.
-const MAX_NAME: usize = 300;
+/// The most characters of a name in a marker: names of Kubernetes have at most 253, each of which may be encoded.
+const MAX_NAME: usize = 3 * 253;
 
 /// The marker of an order: a comment in HTML, or the definition of a link if the forge shows comments.
 pub(crate) fn marker(order: &Order, hides_comments: bool) -> String {
@@ -36,9 +36,9 @@ pub(crate) fn environment_marked(body: &str) -> Option<[&str; 3]> {
         (1..=MAX_NAME).contains(&part.len())
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-:@%".contains(c))
     };
-    let mut parts = subject.split('/').filter(is_name);
+    let mut parts = subject.split('/');
     let environment = [parts.next()?, parts.next()?, parts.next()?];
-    subject.starts_with(&environment.join("/")).then_some(environment)
+    environment.iter().all(is_name).then_some(environment)
 }
 
 /// The environment of an order, as its marker spells it.

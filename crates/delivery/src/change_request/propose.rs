@@ -83,8 +83,7 @@ impl ChangeRequestJob<'_> {
                 false => Ok(done),
             };
         }
-        let conflict = self.find_branch_conflict().await?;
-        match self.push_head(began, conflict.as_ref()).await? {
+        match self.push_head(began).await? {
             HeadState::Ready { commit, existed, found, proposal } => {
                 let searches = match (found, existed || self.order.retried) {
                     (true, _) => MAX_SEARCHES,
@@ -246,12 +245,11 @@ impl ChangeRequestJob<'_> {
         Ok(self.close(open.request.number, OPENED_BY_ANOTHER).await?)
     }
 
-    /// Pushes the promotion's commit to the head branch, if it is not there. Fails if a push is necessary in spite of a
-    /// conflict.
-    async fn push_head(&self, began: Instant, conflict: Option<&TemplateError>) -> DeliveryResult<HeadState> {
+    /// Pushes the promotion's commit to the head branch, if it is not there.
+    async fn push_head(&self, began: Instant) -> DeliveryResult<HeadState> {
         let mut repository = self.lock_with_head().await?;
         loop {
-            let head = self.push_head_once(&mut repository, began, conflict).await;
+            let head = self.push_head_once(&mut repository, began).await;
             if is_final(self.order, &mut repository, &head) {
                 return head;
             }
@@ -262,7 +260,6 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         began: Instant,
-        conflict: Option<&TemplateError>,
     ) -> DeliveryResult<HeadState> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
@@ -287,8 +284,8 @@ impl ChangeRequestJob<'_> {
                     return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
                 }
             }
-            if let Some(conflict) = conflict {
-                return Err(conflict.clone().into());
+            if let Some(conflict) = self.find_branch_conflict().await? {
+                return Err(conflict.into());
             }
             let commit = repository.commit(tip, &new).await?;
             repository.remember_own(base, &order.content_key(), &commit);
