@@ -263,7 +263,8 @@ async fn a_branch_or_tag_named_like_the_ref_of_a_branch_is_reported_with_its_nam
         let other = format!("refs/{kind}/refs/heads/main");
         git(repo.folder(), &["update-ref", &other, &main], "");
         let error = fails(&bench, &to_main(&repo, "6.1.8"), "PushRejected").await;
-        let expected = "another branch or tag is named refs/heads/main, and is in its way: delete that";
+        let expected =
+            "another branch or tag is named refs/heads/main, and is in its way: delete or rename that one";
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(bench.delivery.stats().git_rebuilds, 0);
         git(repo.folder(), &["update-ref", "-d", &other], "");
