@@ -35,6 +35,23 @@ pub(crate) fn views(namespace: &str, cluster: &str, promotion: &str) -> Vec<Stri
     all
 }
 
+/// Creates a pipeline whose dev is on the hub. Its prod is on a leaf cluster of this name, which is reached by the kubeconfig.
+pub async fn create_pipeline(place: &TestNamespace, cluster: &str, kubeconfig: &str) -> Result<()> {
+    let n = &place.namespace;
+    for (cluster, version) in [(&place.shared.hub, DEV), (place.leaf("dev"), "6.1.6")] {
+        releases::create_running(cluster, n, "podinfo", version).await?;
+    }
+    place.gitops_cluster(cluster, kubeconfig).await?;
+    let cluster = json!({"kind": "GitopsCluster", "name": cluster});
+    let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
+        "metadata": {"name": "podinfo", "namespace": n}, "spec": {
+            "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+            "promotion": {"manual": true, "strategy": {"notification": {}}},
+            "environments": [{"name": "dev", "targets": [{"namespace": n}]},
+                {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}});
+    place.apply(&pipeline.to_string()).await.map(drop)
+}
+
 /// A user who asks a controller that reaches the hub and a leaf cluster through proxies. podinfo is on both.
 struct Asked {
     place: TestNamespace,
@@ -52,19 +69,8 @@ impl Asked {
     async fn start(name: &str) -> Result<Asked> {
         let place = TestNamespace::new(name).await?;
         let n = place.namespace.clone();
-        for (cluster, version) in [(&place.shared.hub, DEV), (place.leaf("dev"), "6.1.6")] {
-            releases::create_running(cluster, &n, "podinfo", version).await?;
-        }
         let leaf = CallRecorder::in_front_of(place.leaf("dev"))?;
-        place.gitops_cluster(CLUSTER, &leaf.kubeconfig()).await?;
-        let cluster = json!({"kind": "GitopsCluster", "name": CLUSTER});
-        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
-            "metadata": {"name": "podinfo", "namespace": n}, "spec": {
-                "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-                "promotion": {"manual": true, "strategy": {"notification": {}}},
-                "environments": [{"name": "dev", "targets": [{"namespace": n}]},
-                    {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}});
-        place.apply(&pipeline.to_string()).await?;
+        create_pipeline(&place, CLUSTER, &leaf.kubeconfig()).await?;
         let hub = ApiServerProxy::in_front_of(&place.shared.hub, &[])?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let flags = [&*format!("--api-addr={address}"), "--observe=all"];

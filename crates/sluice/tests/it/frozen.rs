@@ -9,13 +9,13 @@ use kube::ResourceExt;
 use reqwest::Client;
 use serde_json::json;
 
-use crate::answers::views;
+use crate::answers::{create_pipeline, views};
 use crate::api::User;
 use crate::page::Person;
 use crate::place::{TestNamespace, error, revision};
 use crate::process::Controller;
 use crate::proxied_cluster::behind_proxy;
-use crate::{people, releases, run};
+use crate::{people, run};
 
 /// An answer that waits for the cluster takes at least the timeout of five seconds.
 const LONGEST_ANSWER: Duration = Duration::from_secs(4);
@@ -50,19 +50,8 @@ fn each_view_and_command_answers_while_a_cluster_does_not() -> Result<()> {
     run(async {
         let place = TestNamespace::new("stalled").await?;
         let n = place.namespace.clone();
-        for (cluster, version) in [(&place.shared.hub, "6.1.7"), (place.leaf("dev"), "6.1.6")] {
-            releases::create_running(cluster, &n, "podinfo", version).await?;
-        }
         let (proxy, kubeconfig) = behind_proxy(place.leaf("dev"))?;
-        place.gitops_cluster("frozen", &kubeconfig).await?;
-        let cluster = json!({"kind": "GitopsCluster", "name": "frozen"});
-        let pipeline = json!({"apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline",
-            "metadata": {"name": "podinfo", "namespace": n}, "spec": {
-                "appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
-                "promotion": {"manual": true, "strategy": {"notification": {}}},
-                "environments": [{"name": "dev", "targets": [{"namespace": n}]},
-                    {"name": "prod", "targets": [{"namespace": n, "clusterRef": cluster}]}]}});
-        place.apply(&pipeline.to_string()).await?;
+        create_pipeline(&place, "frozen", &kubeconfig).await?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let api = format!("--api-addr={address}");
         let controller = Controller::start(&place.shared.hub, &n, &[&api, "--observe=all"])?;
