@@ -1,6 +1,7 @@
 //! The strategies to deliver a revision, with their settings.
 
 use kube::KubeSchema;
+use kube::core::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_core::pipeline::MergeMode;
@@ -76,7 +77,7 @@ pub struct PullRequestStrategy {
     pub forge: String,
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git"))]
+    #[x_kube(validation = repository_address())]
     pub url: String,
     /// The address of the forge's API, if it does not follow from `url`: for SSH, if the API has another port or path than
     /// https at the same host. For example `https://git.example.com:8443/api/v1`; docs/forges/README.md lists the path of
@@ -88,7 +89,7 @@ pub struct PullRequestStrategy {
     /// The branch that change requests are opened against. Default `main`.
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
-    #[x_kube(validation = Rule::new("!self.startsWith('refs/')").message("write the name of the branch without refs/heads/, for example main"))]
+    #[x_kube(validation = branch_name())]
     pub base_branch: String,
     /// Secret in the Pipeline's namespace: `token` for the forge, or `githubAppID` and
     /// `githubAppPrivateKey`; for git, if that is not enough, `username` and `password`, or
@@ -176,12 +177,12 @@ fn main_branch() -> String {
 pub struct CommitStrategy {
     /// The repository's address as for `git clone`, by https or ssh.
     #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git"))]
+    #[x_kube(validation = repository_address())]
     pub url: String,
     /// The branch to commit to. Default `main`.
     #[serde(default = "main_branch")]
     #[schemars(length(min = 1, max = 255))]
-    #[x_kube(validation = Rule::new("!self.startsWith('refs/')").message("write the name of the branch without refs/heads/, for example main"))]
+    #[x_kube(validation = branch_name())]
     pub branch: String,
     /// Secret in the Pipeline's namespace: `username` and `password`, or `token`, or `identity` and
     /// `known_hosts`, or `githubAppID` and `githubAppPrivateKey`; optionally `caFile`; to sign commits
@@ -212,4 +213,15 @@ pub struct WebhookStrategy {
     /// also `username` and `password`, and `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
+}
+
+/// The rule for the address of a repository.
+fn repository_address() -> Rule {
+    Rule::new("self.matches('^(https?|ssh)://[^/[:space:]]+/[^[:space:]]') || self.matches('^[^-/:@?#[:space:]][^/:@?#[:space:]]*@[^/:?#[:space:]]+:[^:[:space:]][^[:space:]]*$')").message("write https://host/owner/repository.git, ssh://git@host/owner/repository.git or git@host:owner/repository.git")
+}
+
+/// The rule for the name of a branch.
+fn branch_name() -> Rule {
+    Rule::new("!self.startsWith('refs/')")
+        .message("write the name of the branch without refs/heads/, for example main")
 }

@@ -122,6 +122,15 @@ fn keeps_its_size() -> String {
         .join(" && ")
 }
 
+/// Returns the expression that is true unless a person edits a Promotion without keeping this. Creations and statuses have rules
+/// of their own.
+fn edit_keeps(what: &str) -> String {
+    format!(
+        "variables.isStatus || request.operation == 'CREATE' || variables.{what} || variables.mayRecord || \
+         variables.isSystem"
+    )
+}
+
 fn validations() -> Vec<Validation> {
     let own_name = |what: &str| {
         format!(
@@ -166,14 +175,12 @@ fn validations() -> Vec<Validation> {
             ),
         ),
         validation(
-            "variables.isStatus || request.operation == 'CREATE' || variables.keepsItsPlace || \
-             variables.mayRecord || variables.isSystem",
+            &edit_keeps("keepsItsPlace"),
             "variables.user + ' may not change ownerReferences, finalizers or the labels of Sluice on ' + \
              variables.what + ': they say which pipeline the promotion belongs to'",
         ),
         validation(
-            "variables.isStatus || request.operation == 'CREATE' || variables.keepsItsSize || \
-             variables.mayRecord || variables.isSystem",
+            &edit_keeps("keepsItsSize"),
             &format!(
                 "variables.user + ' may not give ' + variables.what + ' more than {MAX_KEYS} labels, {MAX_KEYS} \
                  annotations or {MAX_APPLIERS} managers that apply it: it has to fit into the store when it is approved and \

@@ -295,7 +295,9 @@ impl StatusQueue {
     pub fn begins_report(&mut self, owner: &StatusOwner, now: Instant) -> bool {
         let Some(pending) = self.pending.get_mut(owner) else { return false };
         let is_due = pending.reported.is_none_or(|at| now >= at + REPORT_PAUSE);
-        pending.reported = if is_due { Some(now) } else { pending.reported };
+        if is_due {
+            pending.reported = Some(now);
+        }
         is_due
     }
 
