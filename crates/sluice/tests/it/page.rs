@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use reqwest::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
+use reqwest::header::{CONTENT_TYPE, COOKIE, RETRY_AFTER, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Person {
         let mut person = Person { token, ..Person::signed_out(base)? };
         let form = format!("token={}", person.token);
         let request = person.http.post(format!("{base}/sign-in")).body(form);
-        let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await?;
+        let answer = Person::send(request.header(CONTENT_TYPE, "application/x-www-form-urlencoded")).await?;
         ensure!(answer.status() == StatusCode::SEE_OTHER, "{name} cannot sign in: {}", answer.text().await?);
         person.keep_session(&answer)?;
         Ok(person)
@@ -60,12 +60,19 @@ impl Person {
         Ok(())
     }
 
-    /// Sends a request; again when the server says so, if it was one too many.
+    /// Sends a request. Waits until a controller that starts listens, and sends it again when the server says so, if it was
+    /// one too many.
     pub async fn send(request: RequestBuilder) -> Result<Response> {
         let deadline = Instant::now() + SOON;
         loop {
             let request = request.try_clone().context("the body cannot be sent twice")?;
-            let answer = request.send().await?;
+            let answer = match request.send().await {
+                Err(error) if error.is_connect() && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let Some(pause) = answer.headers().get(RETRY_AFTER) else { return Ok(answer) };
             let pause = Duration::from_secs(pause.to_str()?.parse()?);
             ensure!(Instant::now() + pause < deadline, "still {}", answer.status());
