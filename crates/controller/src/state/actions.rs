@@ -12,7 +12,7 @@ use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order};
 
 use super::effect::{Effect, Job, MetricUpdate, Work};
 use super::status_queue::{Basis, StatusOwner, serialize_status};
-use super::{InFlight, State};
+use super::{InFlight, State, slow_delivery};
 use crate::act::outcome::{self, left_open};
 use crate::act::{ActError, EndedJob, JobOutcome, order, strategy};
 use crate::metrics;
@@ -193,13 +193,18 @@ impl State {
         let needs_open_gates =
             matches!(work, Work::Follow { may_merge: true, .. }) || order.rebuild.is_some();
         let (name, fencing_token) = (promotion.name_any(), order.fencing_token.clone());
-        let in_flight = InFlight { promotion: name, needs_open_gates, fencing_token };
+        let started = self.now.instant;
+        if matches!(work, Work::Deliver(_)) {
+            self.requeue_at(key, started + slow_delivery::AFTER);
+        }
+        let in_flight = InFlight { promotion: name, needs_open_gates, fencing_token, started };
         self.in_flight.insert((pipeline.clone(), place.clone()), in_flight);
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));
     }
 
     fn deliver(&mut self, key: &PipelineKey, name: &str) {
+        self.report_slow_delivery(key, name);
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if let Some(record) = self.record_mut(key, name) {
             record.is_first_try = false;

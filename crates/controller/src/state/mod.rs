@@ -27,6 +27,7 @@ mod shards;
 mod shown;
 #[cfg(test)]
 mod simulation;
+mod slow_delivery;
 pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;
@@ -135,6 +136,7 @@ struct InFlight {
     /// Whether it was started because all gates of a proposed promotion were open: a poll that may merge, or a rebuild.
     needs_open_gates: bool,
     fencing_token: FencingToken,
+    started: Instant,
 }
 
 /// A GitopsCluster.

@@ -220,6 +220,12 @@ pub const PROGRESS: &[Case] = &[
         Shown::Gate("Approval"),
         "waits for a new approval, since earlier approvals do not count any more: sluice approve -n apps podinfo-prod-1",
     ),
+    case(
+        PROMOTION,
+        "DeliverySlow",
+        Shown::Phase("Pending"),
+        "the delivery takes long (more than 30 seconds): other deliveries are first, or the server of git.example.com/fleet main does not answer",
+    ),
     case(PROMOTION, "GatesOpen", Shown::Phase("Pending"), "its gates are open: it is being delivered"),
     case(
         PROMOTION,

@@ -1,0 +1,86 @@
+//! Deliveries that have begun and have no result for long: they wait for their turn, or for a server that does not answer.
+//! Without a message the promotion would look as if nobody worked on it.
+
+use std::time::Duration;
+
+use sluice_api::pipeline::Strategy;
+use sluice_api::promotion::{GATES_OPEN, Phase};
+
+use super::State;
+use crate::act::strategy;
+use crate::pipeline_key::PipelineKey;
+use crate::record::promotion::RecordChange;
+
+/// How long a delivery runs before its promotion says what it waits for. Most take less than a second.
+pub(super) const AFTER: Duration = Duration::from_secs(30);
+/// The reason of a promotion whose delivery takes long.
+const DELIVERY_SLOW: &str = "DeliverySlow";
+
+impl State {
+    /// Notes in a promotion that its delivery takes long. The cause of an earlier failure says more, and stays.
+    pub(super) fn report_slow_delivery(&mut self, key: &PipelineKey, name: &str) {
+        let Some(record) = self.record(key, name) else { return };
+        let (promotion, status) = (record.object(), record.status());
+        let in_flight = self.in_flight.get(&(key.clone(), promotion.spec.place()));
+        let Some(started) = in_flight.filter(|own| own.promotion == name).map(|own| own.started) else {
+            return;
+        };
+        let is_silent = status.message.is_empty() || status.reason == GATES_OPEN;
+        if status.phase != Phase::Pending || !is_silent {
+            return;
+        }
+        if self.now.instant < started + AFTER {
+            return self.requeue_at(key, started + AFTER);
+        }
+        let Some(pipeline) = self.pipelines.get(key).map(|entry| entry.object()) else { return };
+        let repository = strategy::named(pipeline, promotion).and_then(Strategy::repository);
+        let server = match repository {
+            Some(repository) => format!("the server of {}", repository.id()),
+            None => "the receiver".into(),
+        };
+        let message = format!(
+            "the delivery takes long (more than {} seconds): other deliveries are first, or {server} does not answer",
+            AFTER.as_secs()
+        );
+        self.change(key, name, &RecordChange::Trouble { reason: DELIVERY_SLOW, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_core::decide::{Action, Decision};
+
+    use super::super::fixtures::{at, insert, key, pipeline, record, state_at};
+    use super::*;
+
+    #[test]
+    fn a_promotion_says_what_a_slow_delivery_waits_for() {
+        let slow = "the delivery takes long (more than 30 seconds): other deliveries are first, or the server of \
+                    git.example.com/acme/fleet main does not answer";
+        let passed = json!({"phase": "Pending", "reason": GATES_OPEN, "message": "its gates are open"});
+        let failed = json!({"phase": "Promoting", "reason": "Unreachable", "message": "no route to host"});
+        for (status, seconds, message) in [
+            (json!({"phase": "Pending"}), 29, ""),
+            (json!({"phase": "Pending"}), 30, slow),
+            (passed.clone(), 29, "its gates are open"),
+            (passed, 30, slow),
+            (failed, 30, "no route to host"),
+        ] {
+            let start = std::time::Instant::now();
+            let mut state = state_at(at(start, 0));
+            state.put_pipeline(pipeline());
+            let promotion = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
+                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+                "status": status});
+            insert(&mut state, record(serde_json::from_value(promotion).unwrap()));
+            let deliver = Action::Deliver { promotion: "p".into() };
+            let decision = Decision { actions: vec![deliver], ..Decision::default() };
+            state.act(&key(), &decision);
+            assert_eq!(state.timers.next(), Some(start + AFTER), "{status}");
+            state.now = at(start, seconds);
+            state.act(&key(), &decision);
+            assert_eq!(state.record(&key(), "p").unwrap().status().message, message, "{status} {seconds}");
+        }
+    }
+}
