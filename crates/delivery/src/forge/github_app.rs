@@ -110,10 +110,8 @@ async fn request_token(
     shared: &Arc<ForgeShared>,
 ) -> ForgeResult<AppToken> {
     let (_, owner, name) = address.repository()?;
-    let base = match &app.base {
-        Some(base) => shared.hosts.api(base)?,
-        None => github::api(address),
-    };
+    let mut own_address = address.clone();
+    own_address.api = app.base.as_deref().map(|base| shared.hosts.api(base)).transpose()?;
     let forge = address.host.clone();
     let bad = |says: String| ForgeError::AppKey { forge: forge.clone(), says };
     let credentials = Credentials {
@@ -123,7 +121,7 @@ async fn request_token(
         ..Credentials::default()
     };
     let connection = ForgeConnection {
-        address: address.clone(),
+        address: own_address,
         credentials: &credentials,
         // A request for a token changes nothing that others can see.
         token: FencingToken::default(),
@@ -131,7 +129,7 @@ async fn request_token(
         urgency: CallPurpose::Step,
         shared,
     };
-    let http = github::http(&base, &connection)?;
+    let http = github::http(&github::api(address), &connection)?;
     let none = || ForgeError::NoApp {
         forge: http.name.clone(),
         app: app.id.clone(),
