@@ -5,7 +5,7 @@ use sluice_core::setters::SetValue;
 use crate::foreign_text::{cut, one_line};
 use crate::forge::MergeMessage;
 use crate::order::Order;
-use crate::read_trailers::PROMOTION;
+use crate::read_trailers::{PROMOTION, trailers as trailers_of};
 
 /// The most values, and the most lines of evidence, that a message lists.
 const MAX_LISTED: usize = 50;
@@ -72,11 +72,30 @@ fn trailers(order: &Order) -> String {
 /// The trailers that name the pipeline, the environment and the target.
 fn target_trailers(order: &Order) -> Vec<String> {
     let target = order.target.iter().map(|target| format!("Sluice-Target: {}", one_line(target)));
-    let pipeline =
-        format!("Sluice-Pipeline: {}", one_line(&format!("{}/{}", order.namespace, order.pipeline)));
-    let environment = format!("Sluice-Environment: {}", one_line(&order.environment));
-    [pipeline, environment].into_iter().chain(target).collect()
+    environment_trailers(order).into_iter().chain(target).collect()
 }
+
+/// The beginnings of the trailers that name the pipeline and the environment.
+const ENVIRONMENT: [&str; 2] = ["Sluice-Pipeline: ", "Sluice-Environment: "];
+
+/// The trailers that name the pipeline and the environment.
+pub(crate) fn environment_trailers(order: &Order) -> [String; 2] {
+    let names = [format!("{}/{}", order.namespace, order.pipeline), order.environment.clone()];
+    std::array::from_fn(|n| format!("{}{}", ENVIRONMENT[n], one_line(&names[n])))
+}
+
+/// The trailers of a message that name a pipeline and its environment, cut to the length of those of Sluice. Everybody who
+/// may push can write them.
+pub(crate) fn environment_named(message: &str) -> Option<[String; 2]> {
+    let named = |beginning: &str| {
+        let line = trailers_of(message).find(|line| line.starts_with(beginning))?;
+        Some(cut(&one_line(line), MAX_ENVIRONMENT_TRAILER))
+    };
+    Some([named(ENVIRONMENT[0])?, named(ENVIRONMENT[1])?])
+}
+
+/// The most characters of a trailer that names a pipeline or an environment: names have at most 253.
+const MAX_ENVIRONMENT_TRAILER: usize = 600;
 
 /// The message of the merge or squash commit that the forge makes for Sluice. Without trailers, a squash would not name
 /// the promotion.

@@ -97,7 +97,7 @@ impl ChangeRequestJob<'_> {
                 if existed
                     && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
                     && !self.order.recorded_open.contains(&open.request.url)
-                    && self.branch_conflict(&open).is_none()
+                    && !self.is_marked_by_another(&open)
                 {
                     self.order.fencing_token.check()?;
                     let reason = "The base branch has these values already.";
@@ -130,7 +130,10 @@ impl ChangeRequestJob<'_> {
                 self.close_of_another(&open).await?;
                 self.open(proposal).await?
             }
-            Some(open) => self.update(open, proposal).await?,
+            Some(open) => {
+                self.check_mark(&open)?;
+                self.update(open, proposal).await?
+            }
             // There was a change request if its commit was found outdated, or another process has pushed the commit: if
             // the change request has ended since, that counts.
             None if (self.order.rebuild.is_some() || is_found)
@@ -266,9 +269,14 @@ impl ChangeRequestJob<'_> {
         for _ in 0..MAX_PUSHES {
             let tips = repository.tips(base, since).await?;
             let (tip, existed) = (&tips.base.id, tips.head.is_some());
+            let conflict = tips.head.as_ref().and_then(|head| self.branch_conflict(head));
             let edit = edit(order, repository, (base, tip)).await?;
             if edit.files.is_empty() {
-                return Ok(HeadState::NotNeeded { base: tips.base.id, existed });
+                let is_own = existed && conflict.is_none();
+                return Ok(HeadState::NotNeeded { base: tips.base.id, existed: is_own });
+            }
+            if let Some(conflict) = conflict {
+                return Err(conflict.into());
             }
             let proposal = self.proposal(&edit.values)?;
             let new = self.resources.new_commit(order, edit);
@@ -283,9 +291,6 @@ impl ChangeRequestJob<'_> {
                 {
                     return Ok(HeadState::Ready { commit: head.id.clone(), existed, found: true, proposal });
                 }
-            }
-            if let Some(conflict) = self.find_branch_conflict().await? {
-                return Err(conflict.into());
             }
             let commit = repository.commit(tip, &new).await?;
             repository.remember_own(base, &order.content_key(), &commit);
@@ -330,7 +335,7 @@ impl ChangeRequestJob<'_> {
                 tokio::time::sleep(SEARCH_PAUSE).await;
             }
             if let Some(open) = self.forge.find_open(&proposal.head, &proposal.base).await? {
-                return self.branch_conflict(&open).map_or(Ok(Some(open)), |conflict| Err(conflict.into()));
+                return Ok(Some(open));
             }
         }
         Ok(None)
@@ -349,9 +354,6 @@ impl ChangeRequestJob<'_> {
                 Err(error) => return Err(error.into()),
             };
             let found = self.find_unanswered(proposal, &error).await;
-            if let Some(conflict) = found.as_ref().and_then(|open| self.branch_conflict(open)) {
-                return Err(conflict.into());
-            }
             match found {
                 Some(open) if self.is_by_another_user(&open).await? => {
                     self.close_of_another(&open).await?;
@@ -359,7 +361,10 @@ impl ChangeRequestJob<'_> {
                         return Err(error.into());
                     }
                 }
-                Some(open) => break self.update(open, proposal).await?,
+                Some(open) => {
+                    self.check_mark(&open)?;
+                    break self.update(open, proposal).await?;
+                }
                 None => return Err(error.into()),
             }
         };

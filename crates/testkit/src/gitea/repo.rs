@@ -304,12 +304,13 @@ impl ForgeRepo {
         self.api.call(Method::PUT, &path, &json!({"permission": right})).await.map(drop)
     }
 
-    /// Opens a pull request as a user, and returns its number.
+    /// Opens a pull request as a user, with the marker of another environment, and returns its number.
     ///
     /// # Errors
     /// The user may not do that.
     pub async fn open_pull_as(&self, name: &str, head: &str, base: &str) -> Result<u64> {
-        let body = json!({"title": "mine", "head": head, "base": base});
+        let marker = "<!-- sluice: apps/x/y promotion=apps%2fz -->";
+        let body = json!({"title": "mine", "head": head, "base": base, "body": marker});
         let answer = self.api_of(name).post(&self.path("pulls"), body).await?;
         answer["number"].as_u64().context("Gitea returned no number")
     }
