@@ -65,9 +65,8 @@ fn status_failure(status: &Status) -> Failure {
         404 => Failure::new(Exit::Cluster, NO_CRDS)
             .hinted("install them: sluice crds | kubectl apply --server-side -f -"),
         _ if is_too_large(status) => {
-            Failure::new(Exit::Error, "the object would be larger than the cluster stores").hinted(
-                "remove labels, annotations and managedFields that it does not need: kubectl label KIND NAME KEY-",
-            )
+            Failure::new(Exit::Error, "the object would be larger than the cluster stores")
+                .hinted("remove labels and annotations that it does not need: kubectl label KIND NAME KEY-")
         }
         _ if said.is_empty() => Failure::new(Exit::Error, format!("the cluster answered {}", status.code)),
         _ => Failure::new(Exit::Error, format!("the cluster refused: {said}")),

@@ -25,8 +25,8 @@ use crate::watch::read_error::api_error_message;
 pub(crate) const MAX_NOTE_BYTES: usize = 1000;
 
 /// The note about an object that is too large for its status.
-const TOO_LARGE: &str = "the status cannot be written, and shows an earlier state: with its labels, annotations and managedFields \
-                         the object is larger than the API server stores; remove those that it does not need";
+const TOO_LARGE: &str = "the status cannot be written, and shows an earlier state: with its spec, labels, annotations and \
+                         managedFields the object is larger than the API server stores; remove what it does not need";
 
 /// Sends events.
 #[derive(Clone)]

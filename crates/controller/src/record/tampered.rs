@@ -18,14 +18,16 @@ const MAX_COUNT: u64 = 1 << 52;
 
 /// Returns why a record cannot be one that Sluice wrote for this pipeline, or `None` if it can be.
 ///
-/// The message names a Promotion without an owner as one that its pipeline may have left: Kubernetes removes the owner
-/// references if somebody deletes the pipeline with `--cascade=orphan`.
+/// The message names a Promotion without an owner, whose name is of another pipeline, as one that its pipeline may have left:
+/// Kubernetes removes the owner references if somebody deletes the pipeline with `--cascade=orphan`, and the name depends on
+/// the uid of the pipeline.
 ///
 /// The name says what a Promotion is for, and cannot change; the digest in the status says what the rest of the
 /// spec was when the controller first saw it.
 pub fn tampered(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
     let what = difference(pipeline, promotion)?;
-    let remedy = match promotion.owner_references().iter().any(|owner| owner.kind == "Pipeline") {
+    let has_owner = promotion.owner_references().iter().any(|owner| owner.kind == "Pipeline");
+    let remedy = match has_owner || what != OTHER_NAME {
         true => "Find out who wrote it, then delete it",
         false => {
             "It has no owner: it is left of a deleted pipeline of this name (kubectl delete --cascade=orphan), or \
@@ -39,6 +41,9 @@ pub fn tampered(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
         promotion.name_any()
     ))
 }
+
+/// The name of a Promotion is not the one that its pipeline gives it.
+const OTHER_NAME: &str = "its name does not follow from its spec";
 
 fn difference(pipeline: &Pipeline, promotion: &Promotion) -> Option<&'static str> {
     let spec = &promotion.spec;
@@ -57,7 +62,7 @@ fn difference(pipeline: &Pipeline, promotion: &Promotion) -> Option<&'static str
         None => promotion_name(pipeline, &place, &revision, spec.run),
     };
     if promotion.name_any() != name {
-        return Some("its name does not follow from its spec");
+        return Some(OTHER_NAME);
     }
     if spec.arrival > MAX_COUNT || spec.sequence > MAX_COUNT {
         return Some("spec.arrival or spec.sequence is out of range");
