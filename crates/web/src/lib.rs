@@ -119,6 +119,8 @@ pub async fn serve<H: Hub>(listener: TcpListener, api: Api<H>) -> std::io::Resul
                 continue;
             }
         };
+        // Otherwise a small part of an answer would wait until the peer has acknowledged the part before: up to 40 ms.
+        let _ = stream.set_nodelay(true);
         let router = router.clone();
         tokio::spawn(async move {
             serve_connection(stream, router).await;
