@@ -32,6 +32,7 @@ mod shared;
 mod tls_server;
 
 pub use apply::{apply, parse_yaml};
+pub use background_server::send_at_once;
 pub use browser::{Browser, Look};
 pub use call_recorder::CallRecorder;
 pub use captured_log::CapturedLog;

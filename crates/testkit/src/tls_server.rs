@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::background_server::BackgroundServer;
+use crate::background_server::{BackgroundServer, send_at_once};
 use crate::certificates::Authority;
 use crate::kubeconfig::install_tls_provider;
 
@@ -32,7 +32,8 @@ impl TlsServer {
             .with_single_cert(chain.context("not a certificate")?, key)?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let server = BackgroundServer::start(name, move |listener| async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                send_at_once(&mut stream);
                 let (acceptor, router) = (acceptor.clone(), router.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };

@@ -2,7 +2,7 @@
 //! the call. The server behind it needs no change.
 
 use super::plan::{Fault, FaultPlan};
-use crate::background_server::BackgroundServer;
+use crate::background_server::{BackgroundServer, send_at_once};
 use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -141,7 +141,8 @@ pub(super) async fn answer_each<F>(
 ) where
     F: Future<Output = Result<Response<Body>, Error>> + Send + 'static,
 {
-    while let Ok((stream, _)) = listener.accept().await {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        send_at_once(&mut stream);
         let answer = answer.clone();
         tokio::spawn(async move {
             // An error is a connection that the client or `answer` closed.

@@ -1,6 +1,6 @@
 //! A TCP proxy whose connections can be closed, or stalled: then they stay open and nothing comes from the server.
 
-use crate::background_server::BackgroundServer;
+use crate::background_server::{BackgroundServer, send_at_once};
 use anyhow::Result;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -65,11 +65,13 @@ async fn serve(listener: TcpListener, port: u16, connectivity: watch::Sender<Con
 }
 
 async fn forward(
-    client: TcpStream,
+    mut client: TcpStream,
     port: u16,
     connectivity: watch::Receiver<Connectivity>,
 ) -> std::io::Result<()> {
-    let server = TcpStream::connect(("127.0.0.1", port)).await?;
+    let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
+    send_at_once(&mut client);
+    send_at_once(&mut server);
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let requests = copy(from_client, to_server, None);
     let answers = copy(from_server, to_client, Some(connectivity));

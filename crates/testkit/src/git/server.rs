@@ -5,12 +5,13 @@ use super::cgi;
 use super::repo::Repo;
 use super::tap::{RequestKind, Requests, Tap};
 use crate::Scratch;
-use crate::background_server::BackgroundServer;
+use crate::background_server::{BackgroundServer, send_at_once};
 use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, Response, StatusCode, header};
+use axum::serve::ListenerExt;
 use base64::Engine;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ impl GitServer {
         let router = router(Arc::clone(&state));
         let server = BackgroundServer::start("git-server", async move |listener| {
             // It ends only with the listener.
-            let _ = axum::serve(listener, router).await;
+            let _ = axum::serve(listener.tap_io(send_at_once), router).await;
         })?;
         Ok(GitServer { state, server })
     }

@@ -6,9 +6,10 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Response, Uri};
+use axum::serve::ListenerExt;
 use sluice_delivery::ForgeKind;
 use sluice_testkit::api_description::{CallChecker, Injected};
-use sluice_testkit::{GitServer, Repo};
+use sluice_testkit::{GitServer, Repo, send_at_once};
 
 use super::api_of_kind::forge_api;
 use super::fault::{CallKind, ForgeFault};
@@ -51,7 +52,7 @@ impl StandIn {
         let url = format!("http://{}{path}.git", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(served);
         let router = checker.in_front_of(router);
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        tokio::spawn(async move { axum::serve(listener.tap_io(send_at_once), router).await.unwrap() });
         StandIn { kind, repo, url, forge_state, checker, _git: git }
     }
 
