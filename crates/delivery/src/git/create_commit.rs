@@ -31,8 +31,9 @@ pub(crate) struct ChangedFile {
 
 impl LockedRepository<'_> {
     /// Makes the commit and returns its id.
-    pub(crate) async fn commit(&self, base: &str, new: &NewCommit) -> GitResult<String> {
+    pub(crate) async fn commit(&mut self, base: &str, new: &NewCommit) -> GitResult<String> {
         let id = self.commit_unsigned(base, new).await?;
+        self.remember_made(&new.files, &id);
         let Some(signer) = Signer::new(self.git, &self.access)? else { return Ok(id) };
         let unsigned = self.git.run(self.local(["cat-file", "commit", &id])).await?;
         let signature = signer.sign(&unsigned).await?;

@@ -4,12 +4,16 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
+use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+
 use super::access::RepositoryAccess;
+use super::create_commit::ChangedFile;
 use super::error::{GitError, GitResult};
 use super::fetch::read_objects;
-use super::files::{FoundFiles, KnownFile, ReadFile, UnreadFile, UnreadReason, readable_path};
+use super::files::{FoundFiles, KnownFile, ReadFile, UnreadFile, UnreadReason, is_pointer, readable_path};
 use super::limits::{each_record, too_large};
 use super::repository::LockedRepository;
+use sluice_core::hex::hex;
 use sluice_core::manifest_path::is_yaml;
 use sluice_core::setters::MAX_FILE_BYTES;
 
@@ -169,6 +173,14 @@ impl LockedRepository<'_> {
         self.git.read(call, read).await.map(YamlFiles)
     }
 
+    /// Remembers files of a commit that was made here. They are in the cache, so git is not asked whether they are.
+    pub(super) fn remember_made(&mut self, files: &[ChangedFile], commit: &str) {
+        for file in files {
+            let bytes = file.text.as_bytes();
+            self.files.insert(key(&blob_id(bytes, commit.len())), KnownFile::of(bytes));
+        }
+    }
+
     /// Reads the content of these files.
     pub(crate) async fn read_files(&self, YamlFiles(entries): YamlFiles) -> GitResult<FoundFiles> {
         if let Some(entry) = entries.get(MAX_SELECTED_FILES) {
@@ -314,16 +326,11 @@ impl LockedRepository<'_> {
         let read = self
             .read_entries(wanted, |entry, bytes| {
                 let names = names.remove(&entry.key()).unwrap_or_default();
-                let is_marked = sluice_core::setters::mentions(bytes);
-                let known = match (is_pointer(bytes), is_marked) {
-                    (true, _) => KnownFile::Unread(UnreadReason::LfsPointer),
-                    (false, true) => KnownFile::WithMarkers(bytes.len() as u64),
-                    (false, false) => KnownFile::WithoutMarker,
-                };
+                let known = KnownFile::of(bytes);
                 scanned.insert(entry.key(), known);
                 if known == KnownFile::Unread(UnreadReason::LfsPointer) {
                     pointers.extend(names.iter().map(|name| name.unread(UnreadReason::LfsPointer)));
-                } else if is_marked && contains(bytes, needle.as_bytes()) {
+                } else if known != KnownFile::WithoutMarker && contains(bytes, needle.as_bytes()) {
                     for name in names {
                         match left.checked_sub(bytes.len() as u64) {
                             Some(rest) => left = rest,
@@ -381,10 +388,14 @@ fn too_many(access: &RepositoryAccess, files: &str, entry: &TreeEntry) -> GitErr
     GitError::TooLarge { repository, doing, says }
 }
 
-/// Whether a file is a pointer to content in Git LFS (github.com/git-lfs/git-lfs, docs/spec.md: "Pointer files
-/// must be less than 1024 bytes", and "the first line is always version").
-fn is_pointer(bytes: &[u8]) -> bool {
-    bytes.len() < 1024 && bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+/// Returns the id of a file in a repository whose ids have this length: SHA-1, or SHA-256 if they are longer
+/// (git-scm.com/docs/hash-function-transition, "Object format").
+fn blob_id(bytes: &[u8], length: usize) -> String {
+    let algorithm = if length > 40 { &SHA256 } else { &SHA1_FOR_LEGACY_USE_ONLY };
+    let mut context = Context::new(algorithm);
+    context.update(format!("blob {}\0", bytes.len()).as_bytes());
+    context.update(bytes);
+    hex(context.finish().as_ref())
 }
 
 /// Parses a line of the list of files. Returns `None` if the line is not a YAML file.
@@ -428,12 +439,14 @@ mod tests {
         assert_eq!(readable_path(b"a\nb\x1b[2J\xff.yml"), "a\u{fffd}b\u{fffd}[2J\u{fffd}.yml");
     }
 
+    /// What `git hash-object` says of each, with `--object-format`.
     #[test]
-    fn a_pointer_to_lfs_is_no_yaml() {
-        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
-        assert!(is_pointer(pointer.as_bytes()));
-        assert!(!is_pointer(b"version: https://git-lfs.github.com/spec/v1\n"));
-        assert!(!is_pointer(&[pointer.as_bytes(), &[b' '; 2000]].concat()));
+    fn the_id_of_a_file_is_that_of_git() {
+        assert_eq!(blob_id(b"a: 1\n", 40), "a8926a52d8dcba5c4386945476ab6a2ad008afd4");
+        assert_eq!(
+            blob_id(b"a: 1\n", 64),
+            "80d3735834c615c1ed161b8c218d42171f3247f20cfc07f033dee488cb7b98a9"
+        );
     }
 
     #[test]
