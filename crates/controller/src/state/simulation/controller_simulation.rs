@@ -10,7 +10,7 @@ use std::time::Instant;
 use jiff::SignedDuration;
 use kube::ResourceExt;
 use sluice_api::pipeline::Pipeline;
-use sluice_api::promotion::Promotion;
+use sluice_api::promotion::{Promotion, Rejection};
 use sluice_delivery::{DeliveryError, EditError, FencingToken};
 
 use super::clusters::eu_cluster;
@@ -104,7 +104,7 @@ pub(super) struct ControllerSimulation {
     pub(super) known: Option<Arc<Pipeline>>,
     /// The rejections that the API server accepted, by the uid of the promotion, each with the request for another try at
     /// that time.
-    pub(super) rejections: BTreeMap<Option<String>, Option<String>>,
+    pub(super) rejections: BTreeMap<Option<String>, (Rejection, Option<String>)>,
     /// The newest version of each promotion that the state has received, and whether it is rejected, by its uid.
     pub(super) rejected_as_known: BTreeMap<Option<String>, (u64, bool)>,
     /// The numbers of effects of each kind, which tests limit.

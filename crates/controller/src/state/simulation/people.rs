@@ -120,8 +120,9 @@ impl ControllerSimulation {
             let is_over = matches!(status.phase, Phase::Delivered | Phase::Succeeded | Phase::Rejected);
             if !is_over && object.spec.rejection.as_ref().is_none_or(|before| before.retries < retries) {
                 let by = "bob".into();
-                object.spec.rejection = Some(Rejection { by, revision, retries, reason: "no".into() });
-                accepted = Some((object.uid(), object.spec.retry.clone()));
+                let rejection = Rejection { by, revision, retries, reason: "no".into() };
+                accepted = Some((object.uid(), (rejection.clone(), object.spec.retry.clone())));
+                object.spec.rejection = Some(rejection);
             }
         });
         self.rejections.extend(accepted);
@@ -182,10 +183,14 @@ fn pipeline(has_requests: bool) -> Pipeline {
     serde_json::from_value(object).unwrap()
 }
 
-/// Whether a rejection that the API server accepted is in this version of a promotion, and no later request for another try.
+/// Whether the last rejection that the API server accepted is in this version of a promotion, and no later request for another
+/// try.
 pub(super) fn is_rejected(
-    rejections: &BTreeMap<Option<String>, Option<String>>,
+    rejections: &BTreeMap<Option<String>, (Rejection, Option<String>)>,
     promotion: &Promotion,
 ) -> bool {
-    promotion.spec.rejection.is_some() && rejections.get(&promotion.uid()) == Some(&promotion.spec.retry)
+    let last = rejections.get(&promotion.uid());
+    last.is_some_and(|(rejection, retry)| {
+        promotion.spec.rejection.as_ref() == Some(rejection) && promotion.spec.retry == *retry
+    })
 }

@@ -6,6 +6,7 @@ use proptest::sample::Index;
 use super::controller_simulation::{ControllerSimulation, ENVIRONMENTS, EffectFault, SECOND_DEV};
 use super::forge::RequestState;
 use super::happening::{Happening, apply, cases, run};
+use crate::state::effect::Effect;
 
 fn fault() -> impl Strategy<Value = EffectFault> {
     prop_oneof![
@@ -334,4 +335,28 @@ fn a_close_that_a_person_has_answered_with_another_try_does_not_reject_that_one(
     run(&mut simulation, 60, 7);
     let summary = simulation.summary();
     assert!(summary.contains("Superseded") && !summary.contains("Rejected Rejected"), "{summary}");
+}
+
+/// A person rejects a promotion again after another try. Before the watch reports that, it reports an earlier version, with the
+/// rejection of the earlier try, and the delivery takes effect.
+#[test]
+fn a_rejection_that_the_state_does_not_know_yet_stops_no_delivery() {
+    let mut simulation = ControllerSimulation::with_requests(false);
+    simulation.edit_requests(Some(false), None);
+    run(&mut simulation, 3, 7);
+    simulation.edit_requests(None, Some(true));
+    apply(&mut simulation, &Happening::ReleaseBoth);
+    run(&mut simulation, 5, 7);
+    simulation.reject(0);
+    simulation.relist();
+    simulation.retry(0);
+    simulation.edit_requests(None, Some(false));
+    run(&mut simulation, 10, 7);
+    let is_start = |effect: &Effect| matches!(effect, Effect::Start(_));
+    let start = simulation.pending.iter().position(is_start).expect("a delivery");
+    simulation.reject(0);
+    simulation.deliver_event();
+    simulation.carry_out(start, EffectFault::None);
+    simulation.settle();
+    simulation.check_rejections();
 }
