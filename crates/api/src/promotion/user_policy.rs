@@ -99,28 +99,11 @@ fn variables() -> Vec<Variable> {
         ),
         variable(
             "keepsItsPlace",
-            [
-                kept("ownerReferences"),
-                kept("finalizers"),
-                label("pipeline"),
-                label("environment"),
-                keeps_applied_status(),
-            ]
-            .join(" && "),
+            [kept("ownerReferences"), kept("finalizers"), label("pipeline"), label("environment")]
+                .join(" && "),
         ),
         variable("keepsItsSize", keeps_its_size()),
     ]
-}
-
-/// Returns the expression that is true if the API server still knows who applied the status. Otherwise the next apply would
-/// keep the fields that it leaves out, as fields of somebody else.
-fn keeps_applied_status() -> String {
-    let managed = |object: &str| format!("{object}.metadata.?managedFields.orValue([])");
-    format!(
-        "{}.filter(m, m.operation == 'Apply' && m.?subresource.orValue('') == 'status').all(m, m in {})",
-        managed("oldObject"),
-        managed("object")
-    )
 }
 
 /// Returns the expression that is true if the labels, the annotations and the managers of a Promotion are few, or not more than
@@ -193,8 +176,8 @@ fn validations() -> Vec<Validation> {
         ),
         validation(
             &edit_keeps("keepsItsPlace"),
-            "variables.user + ' may not change ownerReferences, finalizers, the labels of Sluice or the managedFields of the \
-             status on ' + variables.what + ': they say which pipeline the promotion belongs to, and what Sluice wrote'",
+            "variables.user + ' may not change ownerReferences, finalizers or the labels of Sluice on ' + \
+             variables.what + ': they say which pipeline the promotion belongs to'",
         ),
         validation(
             &edit_keeps("keepsItsSize"),
