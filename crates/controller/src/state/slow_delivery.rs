@@ -17,14 +17,13 @@ pub(super) const AFTER: Duration = Duration::from_secs(30);
 const DELIVERY_SLOW: &str = "DeliverySlow";
 
 impl State {
-    /// Notes in a promotion that its delivery takes long. The cause of an earlier failure says more, and stays.
+    /// Notes in a promotion that its delivery takes long, or that of an earlier promotion which it waits for. The cause of an
+    /// earlier failure says more, and stays.
     pub(super) fn report_slow_delivery(&mut self, key: &PipelineKey, name: &str) {
         let Some(record) = self.record(key, name) else { return };
         let (promotion, status) = (record.object(), record.status());
         let in_flight = self.in_flight.get(&(key.clone(), promotion.spec.place()));
-        let Some(started) = in_flight.filter(|own| own.promotion == name).map(|own| own.started) else {
-            return;
-        };
+        let Some(started) = in_flight.map(|in_flight| in_flight.started) else { return };
         let is_silent = status.message.is_empty() || status.reason == GATES_OPEN;
         if status.phase != Phase::Pending || !is_silent {
             return;
@@ -81,6 +80,13 @@ mod tests {
             state.now = at(start, seconds);
             state.act(&key(), &decision);
             assert_eq!(state.record(&key(), "p").unwrap().status().message, message, "{status} {seconds}");
+            // One that comes meanwhile waits for the same delivery.
+            let mut newer = state.record(&key(), "p").unwrap().object().as_ref().clone();
+            (newer.metadata.name, newer.status) = (Some("newer".into()), None);
+            insert(&mut state, record(newer));
+            state.report_slow_delivery(&key(), "newer");
+            let shown = state.record(&key(), "newer").unwrap().status().message;
+            assert_eq!(shown, if seconds < 30 { "" } else { slow }, "{status} {seconds}");
         }
     }
 }
