@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -102,16 +104,18 @@ fn blocks(page: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// Adds Pipelines to the objects that an Alert can be about, as docs/strategies/notification.md says.
-async fn let_alerts_name_pipelines(shared: &Shared) -> Result<()> {
+/// Adds Pipelines and Promotions to the objects that an Alert can be about, as docs/strategies/notification.md says.
+async fn let_alerts_name_kinds_of_sluice(shared: &Shared) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(shared.hub.client().await?);
     let name = "alerts.notification.toolkit.fluxcd.io";
     let mut crd = serde_json::to_value(crds.get(name).await?)?;
     let kinds = "/schema/openAPIV3Schema/properties/spec/properties/eventSources/items/properties/kind/enum";
     for version in crd["spec"]["versions"].as_array_mut().context("no versions")? {
         let kinds = version.pointer_mut(kinds).and_then(Value::as_array_mut).context("no kinds")?;
-        if !kinds.contains(&json!("Pipeline")) {
-            kinds.push(json!("Pipeline"));
+        for kind in ["Pipeline", "Promotion"].map(|kind| json!(kind)) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
         }
     }
     let patch = json!({"spec": {"versions": crd["spec"]["versions"]}});
@@ -136,7 +140,7 @@ async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
     for path in kustomized(&folder("deploy"))? {
         apply_file(shared, &path).await?;
     }
-    let_alerts_name_pipelines(shared).await?;
+    let_alerts_name_kinds_of_sluice(shared).await?;
     let (mut with_blocks, mut of_forges, mut other_parts) = (0, 0, 0);
     for path in pages {
         // The API server uses a new list of kinds a moment later.
@@ -159,6 +163,26 @@ async fn the_yaml_blocks_of_the_docs_are_accepted() -> Result<()> {
     ensure!(of_forges == 7, "there should be one block for each forge, not {of_forges}");
     ensure!(with_blocks >= 10, "only {with_blocks} pages have YAML blocks");
     ensure!(other_parts >= 8, "only {other_parts} parts of manifests were found");
+    Ok(())
+}
+
+/// The policy that the page shows lets the pods of `deploy/` in, from their namespace.
+#[test]
+fn the_network_policy_of_the_docs_selects_the_pods_of_deploy() -> Result<()> {
+    let page = std::fs::read_to_string(folder("docs/strategies/notification.md"))?;
+    let policy = blocks(&page).into_iter().find(|(_, block)| block.contains("kind: NetworkPolicy\n"));
+    let policy: NetworkPolicy = serde_json::from_value(
+        parse_yaml(&policy.context("the page shows no NetworkPolicy")?.1)?.pop().context("no object")?,
+    )?;
+    let deployed = parse_yaml(&std::fs::read_to_string(folder("deploy/deployment.yaml"))?)?;
+    let deployment = deployed.iter().find(|o| o["kind"] == "Deployment").context("no Deployment")?;
+    let rule =
+        policy.spec.context("no spec")?.ingress.and_then(|mut rules| rules.pop()).context("no rule")?;
+    let peer = rule.from.and_then(|mut peers| peers.pop()).context("no peer")?;
+    let labels = |selector: Option<LabelSelector>| json!(selector.and_then(|s| s.match_labels));
+    let namespace = &deployment["metadata"]["namespace"];
+    assert_eq!(labels(peer.namespace_selector), json!({"kubernetes.io/metadata.name": namespace}));
+    assert_eq!(labels(peer.pod_selector), deployment["spec"]["selector"]["matchLabels"]);
     Ok(())
 }
 
