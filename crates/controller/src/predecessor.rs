@@ -1,6 +1,6 @@
-//! Pipelines that Weave's pipeline-controller handled before: what Sluice does differently is logged once, when
-//! Sluice first reads the Pipeline. Its status shows the predecessor's conditions until Sluice writes its own. See
-//! docs/coming-from-weave.md.
+//! Pipelines that Weave's pipeline-controller handled before: what Sluice does differently is logged once, when the
+//! replica that acts for the Pipeline first reconciles it. Its status shows the predecessor's conditions until Sluice
+//! writes its own. See docs/coming-from-weave.md.
 
 use std::collections::BTreeSet;
 

@@ -32,6 +32,8 @@ pub(super) struct PipelineEntry {
     pub damping: Damping,
     /// Its owner has edited it since a status was composed for it.
     pub edited: bool,
+    /// This process has reconciled it.
+    pub is_reconciled: bool,
     /// When it was queued; `None` if it is not queued.
     pub enqueued: Option<Instant>,
     /// Until when it is not reconciled again, because the last time took long; `None` if it may be.

@@ -126,9 +126,6 @@ impl State {
         }
         let cached = Cached::<CachedPipeline>::new(object);
         let (object, status) = (cached.parts.object.clone(), cached.parts.status());
-        if let Some(differences) = predecessor::differences(&object, &status) {
-            tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
-        }
         let mut evidence = translate::evidence(Some(&status));
         forget_moved_since(&mut evidence, &status, &object);
         let entry = PipelineEntry {
@@ -136,6 +133,7 @@ impl State {
             evidence,
             edited: is_edited_since(&object, &status),
             cached,
+            is_reconciled: false,
             differs: None,
             sent: None,
             damping: Damping::default(),
@@ -148,6 +146,16 @@ impl State {
         self.pipelines.insert(key.clone(), entry);
         self.add_user(&key);
         self.enqueue(&key);
+    }
+
+    /// Logs what Sluice does differently for a Pipeline of the predecessor, when this process first reconciles it. So only
+    /// the replica that acts for the Pipeline logs it, and a replica that takes over later finds Sluice's own status.
+    pub(super) fn log_differences(&mut self, key: &PipelineKey) {
+        let Some(entry) = self.pipelines.get_mut(key).filter(|entry| !entry.is_reconciled) else { return };
+        entry.is_reconciled = true;
+        if let Some(differences) = predecessor::differences(entry.object(), &entry.cached.parts.status()) {
+            tracing::info!(pipeline = %key, differences, "taken over from pipeline-controller; see docs/coming-from-weave.md");
+        }
     }
 
     /// Publishes a pipeline, and notes on which clusters it has targets.
@@ -224,14 +232,19 @@ pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Tar
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use jiff::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
     use sluice_core::Time;
+    use sluice_delivery::LeaseTerm;
     use sluice_testkit::CapturedLog;
 
-    use super::super::fixtures::state;
+    use super::super::fixtures::{at, settings, state};
+    use super::super::{Input, State};
     use super::ObjectEvent;
+    use crate::shard::{ShardChange, Shards, StoredState};
     use crate::state::status_queue::{StoredVersion, serialize_status};
 
     #[test]
@@ -314,29 +327,71 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
+    /// A replica that has listed all objects, and which shards it has.
+    fn replica(shards: Shards, pipelines: Vec<sluice_api::Pipeline>) -> State {
+        let mut state = State::new(settings(), shards, at(Instant::now(), 0));
+        state.pipeline_event(ObjectEvent::Listed(pipelines, 5));
+        state.promotion_event(ObjectEvent::Listed(Vec::new(), 5));
+        state
+    }
+
+    /// Reconciles all pipelines that wait and that the replica acts for.
+    fn reconcile_all(state: &mut State) {
+        for _ in 0..10 {
+            state.step(Input::Reconcile, state.now);
+        }
+    }
+
+    /// The replica gains the only shard, and reads nothing new.
+    fn gain(state: &mut State) {
+        let term = LeaseTerm::unlimited();
+        for input in [
+            Input::Shard(ShardChange::Gained(0, term.clone())),
+            Input::Tick,
+            Input::Resynced(Box::new(StoredState { shards: vec![(0, term)], ..StoredState::default() })),
+        ] {
+            state.step(input, state.now);
+        }
+    }
+
+    /// The log of a state while something happens to it.
+    fn logged(state: &mut State, happens: impl FnOnce(&mut State)) -> Vec<String> {
+        let log = CapturedLog::default();
+        tracing::subscriber::with_default(log.clone(), || happens(state));
+        log.take().into_iter().filter(|line| line.contains("taken over")).collect()
+    }
+
     #[test]
     fn a_pipeline_of_the_predecessor_is_one_log_line_that_names_what_is_different() {
         let (of_predecessor, own) = ("All clusters checked", "all targets were read");
-        let logged = |events: Vec<ObjectEvent<sluice_api::Pipeline>>| {
-            let log = CapturedLog::default();
-            let mut state = state();
-            tracing::subscriber::with_default(log.clone(), || {
-                events.into_iter().for_each(|event| state.pipeline_event(event));
-            });
-            log.take()
-        };
-        let first = vec![with_condition("old", 4, of_predecessor), with_condition("new", 5, own)];
-        let listed = ObjectEvent::Listed(first, 5);
-        // The watch reports the Pipeline again before Sluice has written its own status.
-        let again = ObjectEvent::Applied(with_condition("old", 6, of_predecessor));
-        let relisted = ObjectEvent::Listed(vec![with_condition("old", 6, of_predecessor)], 7);
-        let [line] = &logged(vec![listed, again, relisted])[..] else { panic!("not one line") };
+        let first = || vec![with_condition("old", 4, of_predecessor), with_condition("new", 5, own)];
+        // A replica that does not act has read the same Pipelines.
+        let mut standby = replica(Shards::none_of(1), first());
+        assert_eq!(logged(&mut standby, reconcile_all), Vec::<String>::new());
+        let mut acting = replica(Shards::none_of(1), first());
+        let lines = logged(&mut acting, |state| {
+            gain(state);
+            reconcile_all(state);
+            // The watch reports the Pipeline again before Sluice has written its own status.
+            state.pipeline_event(ObjectEvent::Applied(with_condition("old", 6, of_predecessor)));
+            reconcile_all(state);
+            state.pipeline_event(ObjectEvent::Listed(vec![with_condition("old", 6, of_predecessor)], 7));
+            reconcile_all(state);
+        });
+        let [line] = &lines[..] else { panic!("not one line: {lines:?}") };
         for part in ["INFO", "taken over from pipeline-controller", "pipeline=apps/old ", "approval-key"] {
             assert!(line.contains(part), "{part}: {line}");
         }
+        // The other replica takes over after the first one has written the status.
+        standby.pipeline_event(ObjectEvent::Applied(with_condition("old", 8, own)));
+        let taken_over = logged(&mut standby, |state| {
+            gain(state);
+            reconcile_all(state);
+        });
+        assert_eq!(taken_over, Vec::<String>::new());
         // After a restart its status is Sluice's own.
-        let restarted = ObjectEvent::Listed(vec![with_condition("old", 8, own)], 8);
-        assert_eq!(logged(vec![restarted]), Vec::<String>::new());
+        let mut restarted = replica(Shards::all(), vec![with_condition("old", 8, own)]);
+        assert_eq!(logged(&mut restarted, reconcile_all), Vec::<String>::new());
     }
 
     /// A change of a stored Pipeline: someone edits it, a hook call writes its fields, or this replica writes its

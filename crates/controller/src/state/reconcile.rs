@@ -78,6 +78,7 @@ impl State {
     /// Returns `None` if the pipeline is gone.
     pub(super) fn load(&mut self, key: &PipelineKey) -> Option<(Vec<Promotion>, BTreeMap<String, String>)> {
         self.hand_over(key);
+        self.log_differences(key);
         let entry = self.pipelines.get_mut(key)?;
         let waited = entry.enqueued.take();
         let is_edited = std::mem::take(&mut entry.edited);
