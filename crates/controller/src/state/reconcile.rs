@@ -291,6 +291,7 @@ pub(crate) mod tests {
     use super::super::simulation::{RunningVersion, helm_release};
     use super::super::{Input, fixtures};
     use super::*;
+    use crate::watch::stream::ObjectEvent;
 
     pub(crate) fn runs(version: &str) -> ObservedTarget {
         let member = Member {
@@ -434,14 +435,14 @@ pub(crate) mod tests {
     fn the_grace_period_of_a_cluster_begins_when_it_is_first_used() {
         let start = Instant::now();
         let mut state = state_at(at(start, 0));
-        let mut pipeline = pipeline();
-        let cluster = serde_json::from_value(json!({"kind": "GitopsCluster", "name": "eu"})).unwrap();
-        pipeline.spec.environments[1].targets[0].cluster_ref = Some(cluster);
-        state.put_pipeline(pipeline);
-        // The hub is used from the start. The other cluster is new.
-        let eu = ClusterKey::Remote { namespace: "apps".into(), name: "eu".into() };
         let second = |seconds| at(start, seconds);
-        state.first_used.extend([(ClusterKey::Local, second(0).instant), (eu, second(100).instant)]);
+        // The hub is used from the start. An edit of the pipeline adds the other cluster later.
+        state.step(Input::Pipelines(ObjectEvent::Listed(vec![pipeline()], 4)), second(0));
+        let mut edited = pipeline();
+        let cluster = serde_json::from_value(json!({"kind": "GitopsCluster", "name": "eu"})).unwrap();
+        edited.spec.environments[1].targets[0].cluster_ref = Some(cluster);
+        (edited.metadata.generation, edited.metadata.resource_version) = (Some(2), Some("5".into()));
+        state.step(Input::Pipelines(ObjectEvent::Applied(edited)), second(100));
         let mut unanswered_at = |seconds| {
             state.now = second(seconds);
             state.observe(&key()).map(|(_, unanswered)| unanswered.len())
