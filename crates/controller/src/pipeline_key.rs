@@ -28,12 +28,15 @@ impl PipelineKey {
         PipelineKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
     }
 
-    /// Returns the key of the pipeline that a promotion belongs to.
+    /// Returns the key of the pipeline that a promotion belongs to: its owner, or without an owner the pipeline that its
+    /// spec names. Without the rules of the CRDs somebody can change that name, and the owner then finds the change.
     pub(crate) fn of_promotion(promotion: &Promotion) -> Self {
-        PipelineKey {
-            namespace: promotion.namespace().unwrap_or_default(),
-            name: promotion.spec.pipeline.clone(),
-        }
+        let named = &promotion.spec.pipeline;
+        let owners = promotion.owner_references().iter().filter(|owner| owner.kind == "Pipeline");
+        let mut owners = owners.map(|owner| &owner.name);
+        let first = owners.clone().next();
+        let name = owners.find(|owner| *owner == named).or(first).unwrap_or(named);
+        PipelineKey { namespace: promotion.namespace().unwrap_or_default(), name: name.clone() }
     }
 
     /// Returns the key of a promotion of this pipeline.

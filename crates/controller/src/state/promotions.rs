@@ -79,8 +79,8 @@ impl State {
         }
     }
 
-    /// Forgets a record under the pipeline that it named before. Only a cluster without the rules of the CRDs lets
-    /// somebody change that name.
+    /// Forgets a record under the pipeline that it belonged to before. Only a cluster without the rules of the CRDs and
+    /// the admission policy lets somebody change that.
     fn forget_former_pipeline(&mut self, object: &Promotion) {
         let key = PipelineKey::of_promotion(object);
         if self.record(&key, &object.name_any()).is_some() {

@@ -280,6 +280,7 @@ pub(crate) mod tests {
     use jiff::Timestamp;
     use kube::ResourceExt;
     use serde_json::json;
+    use sluice_api::promotion::Phase;
     use sluice_core::fleet::{ClusterEvent, Fact, Kind, ObjectKey};
     use sluice_core::observed::{Health, Member};
     use sluice_core::revision::Facet;
@@ -381,6 +382,54 @@ pub(crate) mod tests {
                 reason == "Tampered" || (reason == "RecordFailed" && is_taken),
                 "{field}: {reason} {message}"
             );
+        }
+    }
+
+    /// Returns the name of a record that the state has created, as somebody has changed it since, and the state.
+    fn with_changed_record(tamper: Tampering) -> (State, String) {
+        let mut state = state();
+        state.put_pipeline(pipeline());
+        let mut other = pipeline();
+        (other.metadata.name, other.metadata.uid) = (Some("other".into()), Some("other".into()));
+        state.put_pipeline(other);
+        let loaded = state.load(&key()).unwrap();
+        let decision = state.decide(&key(), &facts("1.0.0", loaded)).unwrap();
+        state.act(&key(), &decision);
+        let created = state.effects.iter().find_map(|effect| match effect {
+            Effect::CreatePromotion(_, object, _) => Some(serde_json::to_value(object).unwrap()),
+            _ => None,
+        });
+        let mut object = created.unwrap();
+        object["metadata"]["resourceVersion"] = "9".into();
+        let name = object["metadata"]["name"].as_str().unwrap().to_string();
+        let stored: sluice_api::Promotion = serde_json::from_value(object.clone()).unwrap();
+        state.created(&key(), &name, Ok(Some(Box::new(stored))));
+        tamper(&mut object);
+        object["metadata"]["resourceVersion"] = "10".into();
+        state.promotion_event(ObjectEvent::Applied(serde_json::from_value(object).unwrap()));
+        (state, name)
+    }
+
+    /// The cluster has neither the rules of the CRDs nor the policy. If no object is the owner, Kubernetes deletes the record.
+    #[test]
+    fn a_record_that_was_moved_to_another_pipeline_ends_as_tampered() {
+        let other = PipelineKey { name: "other".into(), ..key() };
+        let cases: [(&str, PipelineKey, Tampering); 3] = [
+            ("spec", key(), |object| object["spec"]["pipeline"] = "other".into()),
+            ("owner", other.clone(), |object| {
+                let owner = &mut object["metadata"]["ownerReferences"][0];
+                (owner["name"], owner["uid"]) = ("other".into(), "other".into());
+            }),
+            ("no owner", other, |object| {
+                object["spec"]["pipeline"] = "other".into();
+                object["metadata"]["ownerReferences"] = json!([]);
+            }),
+        ];
+        for (field, belongs_to, tamper) in cases {
+            let (mut state, name) = with_changed_record(tamper);
+            [key(), belongs_to.clone()].iter().for_each(|key| drop(state.load(key)));
+            let status = state.record(&belongs_to, &name).map(Record::status).unwrap_or_default();
+            assert_eq!((status.phase, &*status.reason), (Phase::Failed, "Tampered"), "{field}");
         }
     }
 

@@ -107,8 +107,15 @@ fn a_changed_or_forged_promotion_is_not_delivered() -> Result<()> {
         let metrics = reqwest::get(format!("http://{metrics}/metrics")).await?.text().await?;
         ensure!(metrics.lines().any(|line| line == "sluice_approvals_checked 0"), "{metrics}");
 
-        // The attack changes the recorded revision and approves it.
+        // The attack names another pipeline, which does not exist.
         let name = waiting.name_any();
+        promotions.patch(&name, &params, &Patch::Merge(json!({"spec": {"pipeline": "other"}}))).await?;
+        let ended = until(&promotions, "1.1.0", |p| p.phase() == Phase::Failed).await?;
+        ensure!(message(&ended).contains("spec.pipeline names another pipeline"), "{ended:#?}");
+        promotions.delete(&name, &DeleteParams::default()).await?;
+        until(&promotions, "1.1.0", unguarded).await?;
+
+        // The attack changes the recorded revision and approves it.
         let forged = json!({"spec": {"facets": {"HelmRelease/app:chart": "6.6.6"}, "revision": "6.6.6",
             "arrival": 999_999, "approval": {"by": "eve", "revision": "6.6.6"}}});
         promotions.patch(&name, &params, &Patch::Merge(forged)).await?;
