@@ -10,10 +10,12 @@ use sluice_cli::safe_text::is_unsafe;
 use crate::hub::{Ran, TestNamespace, place, servers};
 
 /// Clears the screen, moves up a line, sets the title, reverses the text, hides a letter, and forges a line.
-const HOSTILE: &str =
+pub const HOSTILE: &str =
     "failed\n\u{2714} approved\r\u{1b}[2J\u{9b}1A\u{1b}]0;x\u{7}\u{202e}gnp\u{200b}.exe\u{2028}x\u{7f}";
 
-fn check(ran: &Ran, lines: usize) -> Result<()> {
+/// Checks that a command has printed no character that controls a terminal, and no forged line; and how many lines it has
+/// printed, unless `lines` is 0.
+pub fn check(ran: &Ran, lines: usize) -> Result<()> {
     for text in [&ran.out, &ran.err] {
         let found = text.chars().find(|c| *c != '\n' && is_unsafe(*c));
         ensure!(found.is_none(), "{found:?} in {text:?}");
@@ -121,7 +123,6 @@ async fn no_command_lets_cluster_text_control_the_terminal() -> Result<()> {
         let ran = place.sluice(arguments).await;
         check(&ran, lines).map_err(|e| e.context(format!("{arguments:?}")))?;
     }
-    // trace is not here: it needs the API of a controller.
     for arguments in [
         &["status", "podinfo"][..],
         &["explain", "podinfo"],

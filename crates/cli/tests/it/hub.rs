@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 #[derive(Parser)]
 #[command(name = "sluice")]
-struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }

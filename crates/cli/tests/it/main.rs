@@ -13,6 +13,7 @@ mod errors;
 mod export;
 mod get;
 mod hostile;
+mod hostile_api;
 mod hub;
 mod live;
 mod reconcile;
