@@ -94,7 +94,7 @@ async fn a_final_status_goes_to_the_pipeline_that_has_the_pending_one() {
         .forge_state(|forge_state| forge_state.statuses.iter().map(|s| (s.pipeline, s.is)).collect());
     assert_eq!(in_pipelines, [(Some(0), CheckOutcome::Pending), (Some(0), CheckOutcome::Green)]);
     // One that takes no more.
-    let full = ForgeFault::Answer(422, vec![], r#"{"message": "the pipeline has too many jobs"}"#);
+    let full = ForgeFault::Documented(422, r#"{"message": "the pipeline has too many jobs"}"#);
     bench.delivery.report(&again(&order), &request, PromotionProgress::Pending, WAITS).await.unwrap();
     fixture.standin().inject_fault(CallKind::Report, full);
     bench.delivery.report(&order, &request, PromotionProgress::Failure, "prod failed").await.unwrap();
@@ -106,7 +106,7 @@ async fn a_status_is_sent_again_after_gitlab_has_locked_its_pipeline() {
     let (bench, order) = (bench(), fixture.order("6.1.8"));
     let request = proposed(&bench.delivery, &order).await;
     fixture.merge(request.number).await;
-    let locked = ForgeFault::Answer(409, vec![], r#"{"message": "409 Conflict: Resource lock"}"#);
+    let locked = ForgeFault::Documented(409, r#"{"message": "409 Conflict: Resource lock"}"#);
     fixture.standin().inject_fault(CallKind::Report, locked);
     let error = bench.delivery.report(&order, &request, PromotionProgress::Pending, WAITS).await.unwrap_err();
     assert_eq!(error.reason(), "Unreachable", "{error}");

@@ -499,7 +499,7 @@ async fn a_long_merge_is_polled_until_it_ends() {
     let request = proposed(&bench.delivery, &order).await;
     fixture.standin().forge_state(|forge_state| forge_state.merge_takes = 3);
     let failed = r#"{"type": "error", "error": {"message": "a merge check failed"}}"#;
-    fixture.standin().inject_fault(CallKind::LookUp, ForgeFault::Answer(400, vec![], failed));
+    fixture.standin().inject_fault(CallKind::LookUp, ForgeFault::Documented(400, failed));
     let (why, _) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: a merge check failed");
 }

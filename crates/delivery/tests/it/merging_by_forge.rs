@@ -7,7 +7,7 @@ use sluice_testkit::Landing;
 use crate::any_forge::ForgeFixture;
 use crate::change_request::{merging, proposed, until_merged, waits};
 use crate::fixture::{bench, git};
-use crate::standin::{CallKind, CheckOutcome, ForgeFault};
+use crate::standin::{CallKind, CheckOutcome, ForgeFault, Style};
 
 #[tokio::test]
 async fn a_github_that_does_not_know_the_state_of_a_merge_is_asked_for_required_checks() {
@@ -39,7 +39,7 @@ async fn gitlab_missing_merge_rights_differ_from_an_unknown_token() {
     let request = proposed(&bench.delivery, &order).await;
     fixture
         .standin()
-        .inject_fault(CallKind::Merge, ForgeFault::Answer(401, vec![], r#"{"message": "401 Unauthorized"}"#));
+        .inject_fault(CallKind::Merge, ForgeFault::Documented(401, r#"{"message": "401 Unauthorized"}"#));
     let error = bench.delivery.advance(&order, &request).await.unwrap_err();
     assert_eq!(error.reason(), "PermissionDenied");
     let says = error.to_string();
@@ -55,7 +55,7 @@ async fn bitbucket_server_missing_merge_rights_differ_from_an_unknown_token() {
     let refused = |name: &str| {
         let message = "You are not permitted to access this resource";
         let error = json!({"context": null, "message": message, "exceptionName": name});
-        ForgeFault::Answer(401, vec![], json!({"errors": [error]}).to_string().leak())
+        ForgeFault::Documented(401, json!({"errors": [error]}).to_string().leak())
     };
     let names = [
         ("com.atlassian.bitbucket.AuthorisationException", "PermissionDenied"),
@@ -77,9 +77,7 @@ async fn a_rejecting_policy_of_azure_devops_is_not_a_missing_right() {
         "$id": "1", "message": "A required policy is not satisfied.",
         "typeKey": "GitPullRequestUpdateRejectedByPolicyException",
     });
-    fixture
-        .standin()
-        .inject_fault(CallKind::Merge, ForgeFault::Answer(403, vec![], rejected.to_string().leak()));
+    fixture.standin().inject_fault(CallKind::Merge, ForgeFault::Documented(403, rejected.to_string().leak()));
     let (why, failed) = waits(&bench.delivery, &order, &request).await;
     assert_eq!(why, "its forge does not merge it: A required policy is not satisfied.");
     assert!(!failed);
@@ -185,6 +183,19 @@ async fn only_blocking_policies_of_azure_devops_count_if_there_are_any() {
         pull.statuses.push(("deploy".into(), CheckOutcome::Failed, None));
     });
     until_merged(&bench.delivery, &order, &request).await;
+}
+
+/// The answer leaves the strategy out unless the parameter `fields` asks for it. The stand-in refuses a merge with another
+/// strategy, and other values of `fields`.
+#[tokio::test]
+async fn bitbucket_asks_for_the_merge_strategy_of_the_base_with_fields() {
+    let (fixture, bench) = (ForgeFixture::of(ForgeKind::Bitbucket).await, bench());
+    for (style, version) in Style::ALL.into_iter().zip(["6.1.8", "6.2.0", "6.3.0"]) {
+        let order = merging(&fixture, version);
+        let request = proposed(&bench.delivery, &order).await;
+        fixture.allow_only(request.number, style).await;
+        until_merged(&bench.delivery, &order, &request).await;
+    }
 }
 
 /// Gitea's own branch protection accepts the warning: the call by which Sluice merges is subject to it.

@@ -8,7 +8,9 @@ use axum::http::Method;
 /// What happens to a call instead of an answer.
 #[derive(Clone)]
 pub enum ForgeFault {
-    /// Answer this, without an effect.
+    /// Answer this, without an effect, as the forge's published description has it: a difference fails the test.
+    Documented(u16, &'static str),
+    /// Answer this, without an effect. It may differ from the description.
     Answer(u16, Vec<(&'static str, String)>, &'static str),
     /// Apply the call, and close the connection without an answer.
     Lose,

@@ -186,6 +186,9 @@ async fn answer(
         return answer.body(Body::from(*text)).unwrap();
     }
     match &fault {
+        ForgeFault::Documented(status, text) => {
+            return Response::builder().status(*status).body(Body::from(*text)).unwrap();
+        }
         ForgeFault::Slow(pause, text) => {
             tokio::time::sleep(*pause).await;
             return Response::builder().extension(Injected).body(Body::from(*text)).unwrap();
