@@ -8,6 +8,7 @@ mod hostile;
 mod hostile_tenant;
 mod hub_kinds;
 mod owned;
+mod restricted_kubeconfig;
 mod running_session;
 mod wrong_answers;
 
