@@ -385,7 +385,7 @@ fn pending(
     if waits_for_proof {
         draft.add(Situation::Blocked, status.message.clone());
     } else if closed.is_empty() && !is_blind {
-        let why = if status.message.is_empty() { "it is being recorded" } else { &status.message };
+        let why = if status.message.is_empty() { "it waits for its turn" } else { &status.message };
         draft.add(Situation::Moving, format!("{revision} is about to be delivered into {here}: {why}"));
     }
 }
