@@ -73,6 +73,12 @@ impl ChangeRequestJob<'_> {
                 format!("it gives {}, which is the base branch; begin it with another word", self.branch);
             return Err(TemplateError::new("branch", what).into());
         }
+        if self.order.may_share_branch()
+            && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
+            && !self.is_by_another_user(&open).await?
+        {
+            self.check_mark(&open)?;
+        }
         if self.order.retried
             && let Some(done) = self.find_earlier().await?
         {

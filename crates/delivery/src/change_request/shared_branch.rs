@@ -28,9 +28,8 @@ impl ChangeRequestJob<'_> {
         Some(TemplateError::new("branch", what))
     }
 
-    /// Whether an open change request from the head branch has the marker of another environment. The commit shows this
-    /// earlier, unless the forge or a person has put one on top of it that names no environment. Who may edit the body
-    /// can write any marker.
+    /// Whether an open change request from the head branch has the marker of another environment. A forge or a person may have
+    /// put a commit on top of that environment's that names none. Who may edit the body can write any marker.
     pub(super) fn is_marked_by_another(&self, open: &ForgeChangeRequest) -> bool {
         self.order.may_share_branch()
             && body_mark::environment_marked(&open.body)

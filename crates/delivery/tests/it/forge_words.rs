@@ -578,18 +578,29 @@ async fn an_open_request_of_another_pipeline_with_the_same_branch_is_not_changed
         };
         let open = proposed(&bench.delivery, &order(others, "6.1.8")).await;
         let second = order(("podinfo-x", "prod"), "6.1.8");
-        for order in [second.clone(), again(&second)] {
-            let error = bench.delivery.deliver(&order).await.unwrap_err();
+        let refused = async |order: &Order, why: &str| {
+            let error = bench.delivery.deliver(order).await.unwrap_err();
             assert_eq!((error.reason(), error.retry()), ("BadTemplate", Retry::OnChange), "{error}");
-            let owner = "of another environment (Sluice-Pipeline: apps/podinfo, Sluice-Environment: x-prod)";
-            assert!(error.to_string().contains(owner), "{error}");
-        }
+            assert!(error.to_string().contains(why), "{error}");
+        };
+        let is_open = format!("another environment has the open change request {}", open.url);
+        refused(&second, &is_open).await;
+        assert_eq!(fixture.repo().head(&open.branch).unwrap(), open.head_commit);
+        // Such as by the button of forges that merges the base branch into the head branch.
+        let on_top = fixture.repo().commit(&open.branch, "not by Sluice", &[("c.md", "c")]).unwrap();
+        refused(&again(&second), &is_open).await;
+        assert_eq!(fixture.repo().head(&open.branch).unwrap(), on_top);
         let pulls = fixture.pulls().await;
         assert_eq!((pulls.len(), pulls[0].title.as_str()), (1, "Promote apps/podinfo to 6.1.8 in x-prod"));
         assert!(pulls[0].open, "it was closed");
-        assert_eq!(fixture.repo().head(&open.branch).unwrap(), open.head_commit);
         // A new Pipeline of the same name continues it.
-        assert_eq!(proposed(&bench.delivery, &order(others, "6.2.0")).await.number, open.number);
+        let continued = proposed(&bench.delivery, &order(others, "6.2.0")).await;
+        assert_eq!(continued.number, open.number);
+        // Its branch stays, and may have another change request, into another base branch.
+        fixture.close(open.number).await;
+        let owner = "of another environment (Sluice-Pipeline: apps/podinfo, Sluice-Environment: x-prod)";
+        refused(&again(&second), owner).await;
+        assert_eq!(fixture.repo().head(&open.branch).unwrap(), continued.head_commit);
     })
     .await;
 }
