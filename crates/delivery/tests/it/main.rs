@@ -35,6 +35,7 @@ mod notification;
 mod opened_by_reader;
 mod queue;
 mod receiver;
+mod shared_branch;
 mod shared_cache;
 mod shown_checks;
 mod signing;
