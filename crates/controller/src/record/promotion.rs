@@ -21,6 +21,9 @@ pub const PIPELINE_LABEL: &str = "pipelines.weave.works/pipeline";
 /// The label of a Promotion with the name of its environment.
 pub const ENVIRONMENT_LABEL: &str = "pipelines.weave.works/environment";
 
+/// The reason of a promotion whose delivery takes long.
+pub const DELIVERY_SLOW: &str = "DeliverySlow";
+
 /// The separator in a message between why a promotion ended, and why its change request could not be closed.
 const STILL_OPEN: &str = "; its change request is still open: ";
 /// The longest text of a revision in fields that only people read, in bytes.
@@ -178,6 +181,8 @@ pub enum RecordChange {
         /// What went wrong and what to do.
         message: String,
     },
+    /// A delivery takes long, or does not any more. The phase does not change, and nobody is told.
+    Slow(String),
     /// The change request is open, and the promotion has not put its revision there in this try.
     SeenOpen(RecordedChangeRequest),
     /// Sluice is about to close the change request.
@@ -310,6 +315,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
             (before.phase, "MergedEarlier", message)
         }
         RecordChange::Left(request) => (before.phase, "LeftOpen", left_open_message(request)),
+        RecordChange::Slow(message) => (before.phase, DELIVERY_SLOW, message.clone()),
         RecordChange::Trouble { reason, message } => (before.phase, reason, message.clone()),
         RecordChange::Failed { reason, message, .. } => (Phase::Promoting, reason, message.clone()),
     })
@@ -372,7 +378,7 @@ fn note(status: &mut PromotionStatus, change: &RecordChange, now: Timestamp) {
         RecordChange::Trouble { message, .. } if is_settled(status.phase) => {
             status.message = format!("{}{STILL_OPEN}{message}", without_still_open(&status.message));
         }
-        RecordChange::Trouble { .. } => {}
+        RecordChange::Trouble { .. } | RecordChange::Slow(_) => {}
         RecordChange::Failed { .. } if status.phase.has_ended() => {}
         RecordChange::Failed { again, .. } => {
             status.attempts += 1;

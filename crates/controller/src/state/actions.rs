@@ -283,7 +283,7 @@ impl State {
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
         let EndedJob { pipeline: key, place, promotion: name, uid, strategy, secret, outcome } = ended;
-        let in_flight = self.in_flight.remove(&(key.clone(), place));
+        let in_flight = self.in_flight.remove(&(key.clone(), place.clone()));
         if self.fencing_token(&key).is_none() {
             return;
         }
@@ -309,6 +309,7 @@ impl State {
         if let Some(change) = change {
             self.change_ended(&key, &name, &change, secret);
         }
+        self.end_slow_delivery(&key, &place);
         self.enqueue(&key);
     }
 

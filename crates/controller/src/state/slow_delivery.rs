@@ -3,18 +3,20 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{GATES_OPEN, Phase};
 
 use super::State;
+use super::entries::Record;
 use crate::act::strategy;
 use crate::pipeline_key::PipelineKey;
-use crate::record::promotion::RecordChange;
+use crate::record::promotion::{DELIVERY_SLOW, RecordChange};
 
 /// How long a delivery runs before its promotion says what it waits for. Most take less than a second.
 pub(super) const AFTER: Duration = Duration::from_secs(30);
-/// The reason of a promotion whose delivery takes long.
-const DELIVERY_SLOW: &str = "DeliverySlow";
+/// The message of a promotion whose delivery took long, and was stopped or has not begun again.
+const WAITS: &str = "it waits for its turn";
 
 impl State {
     /// Notes in a promotion that its delivery takes long, or that of an earlier promotion which it waits for. The cause of an
@@ -24,7 +26,7 @@ impl State {
         let (promotion, status) = (record.object(), record.status());
         let in_flight = self.in_flight.get(&(key.clone(), promotion.spec.place()));
         let Some(started) = in_flight.map(|in_flight| in_flight.started) else { return };
-        let is_silent = status.message.is_empty() || status.reason == GATES_OPEN;
+        let is_silent = ["", WAITS].contains(&&*status.message) || status.reason == GATES_OPEN;
         if status.phase != Phase::Pending || !is_silent {
             return;
         }
@@ -41,7 +43,20 @@ impl State {
             "the delivery takes long (more than {} seconds): other deliveries are first, or {server} does not answer",
             AFTER.as_secs()
         );
-        self.change(key, name, &RecordChange::Trouble { reason: DELIVERY_SLOW, message });
+        self.change(key, name, &RecordChange::Slow(message));
+    }
+
+    /// Notes that no delivery into a place takes long any more, after one has ended.
+    pub(super) fn end_slow_delivery(&mut self, key: &PipelineKey, place: &str) {
+        let is_slow = |record: &&Record| {
+            let status = record.status();
+            status.phase == Phase::Pending && status.reason == DELIVERY_SLOW
+        };
+        let slow = self.records_into(key, place).filter(is_slow);
+        let names: Vec<String> = slow.map(|record| record.object().name_any()).collect();
+        for name in names {
+            self.change(key, &name, &RecordChange::Slow(WAITS.into()));
+        }
     }
 }
 
@@ -49,9 +64,12 @@ impl State {
 mod tests {
     use serde_json::json;
     use sluice_core::decide::{Action, Decision};
+    use sluice_delivery::DeliveryError;
 
-    use super::super::fixtures::{at, insert, key, pipeline, record, state_at};
+    use super::super::effect::Effect;
+    use super::super::fixtures::{at, ended, insert, key, pipeline, record, state_at};
     use super::*;
+    use crate::act::{ActError, JobOutcome};
 
     #[test]
     fn a_promotion_says_what_a_slow_delivery_waits_for() {
@@ -87,6 +105,17 @@ mod tests {
             state.report_slow_delivery(&key(), "newer");
             let shown = state.record(&key(), "newer").unwrap().status().message;
             assert_eq!(shown, if seconds < 30 { "" } else { slow }, "{status} {seconds}");
+            // The pipeline was suspended, or does not want it now.
+            let started = state.effects.drain(..).find_map(|effect| match effect {
+                Effect::Start(job) => Some(job),
+                _ => None,
+            });
+            let revoked = JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)));
+            state.job_ended(ended(&started.unwrap(), revoked));
+            for name in ["p", "newer"] {
+                let shown = state.record(&key(), name).unwrap().status().message;
+                assert_ne!(shown, slow, "{name} {status} {seconds}");
+            }
         }
     }
 }

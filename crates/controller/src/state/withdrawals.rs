@@ -61,7 +61,11 @@ impl State {
     }
 
     /// The records of the promotions into a place.
-    fn records_into<'a>(&'a self, key: &PipelineKey, place: &'a str) -> impl Iterator<Item = &'a Record> {
+    pub(super) fn records_into<'a>(
+        &'a self,
+        key: &PipelineKey,
+        place: &'a str,
+    ) -> impl Iterator<Item = &'a Record> {
         let records = self.promotions.get(key).into_iter().flat_map(|records| records.values());
         records.filter(move |record| record.object().spec.place() == place)
     }
