@@ -177,6 +177,9 @@ impl LockedRepository<'_> {
     pub(super) fn remember_made(&mut self, files: &[ChangedFile], commit: &str) {
         for file in files {
             let bytes = file.text.as_bytes();
+            if bytes.len() as u64 > MAX_FILE_BYTES || self.files.len() >= MAX_KNOWN_FILES {
+                continue;
+            }
             self.files.insert(key(&blob_id(bytes, commit.len())), KnownFile::of(bytes));
         }
     }
