@@ -73,12 +73,6 @@ impl ChangeRequestJob<'_> {
                 format!("it gives {}, which is the base branch; begin it with another word", self.branch);
             return Err(TemplateError::new("branch", what).into());
         }
-        if self.order.may_share_branch()
-            && let Some(open) = self.forge.find_open(&self.branch, self.target.base).await?
-            && !self.is_by_another_user(&open).await?
-        {
-            self.check_mark(&open)?;
-        }
         if self.order.retried
             && let Some(done) = self.find_earlier().await?
         {
@@ -89,7 +83,8 @@ impl ChangeRequestJob<'_> {
                 false => Ok(done),
             };
         }
-        match self.push_head(began).await? {
+        let marked = self.find_marked_by_another().await?;
+        match self.push_head(began, marked.as_deref()).await? {
             HeadState::Ready { commit, existed, found, proposal } => {
                 let searches = match (found, existed || self.order.retried) {
                     (true, _) => MAX_SEARCHES,
@@ -255,10 +250,11 @@ impl ChangeRequestJob<'_> {
     }
 
     /// Pushes the promotion's commit to the head branch, if it is not there.
-    async fn push_head(&self, began: Instant) -> DeliveryResult<HeadState> {
+    /// `marked` is the address of an open change request from that branch with the marker of another environment.
+    async fn push_head(&self, began: Instant, marked: Option<&str>) -> DeliveryResult<HeadState> {
         let mut repository = self.lock_with_head().await?;
         loop {
-            let head = self.push_head_once(&mut repository, began).await;
+            let head = self.push_head_once(&mut repository, began, marked).await;
             if is_final(self.order, &mut repository, &head) {
                 return head;
             }
@@ -269,13 +265,16 @@ impl ChangeRequestJob<'_> {
         &self,
         repository: &mut LockedRepository<'_>,
         began: Instant,
+        marked: Option<&str>,
     ) -> DeliveryResult<HeadState> {
         let (order, base) = (self.order, self.target.base);
         let mut since = began;
         for _ in 0..MAX_PUSHES {
             let tips = repository.tips(base, since).await?;
             let (tip, existed) = (&tips.base.id, tips.head.is_some());
-            let conflict = tips.head.as_ref().and_then(|head| self.branch_conflict(head));
+            // A head that the base has brings nothing of another environment.
+            let head = tips.head.as_ref().filter(|head| head.id != *tip);
+            let conflict = head.and_then(|head| self.branch_conflict(head, marked));
             let edit = edit(order, repository, (base, tip)).await?;
             if edit.files.is_empty() {
                 let is_own = existed && conflict.is_none();

@@ -1,7 +1,7 @@
 //! The head branch of the predecessor's template: its open change requests are taken over, and those of another pipeline with
 //! the same branch are not.
 
-use sluice_delivery::{Order, Retry};
+use sluice_delivery::{Delivered, Order, Retry};
 
 use crate::any_forge::everywhere;
 use crate::change_request::proposed;
@@ -57,7 +57,8 @@ async fn an_open_request_of_another_pipeline_with_the_same_branch_is_not_changed
             assert!(error.to_string().contains(why), "{error}");
         };
         let is_open = format!("another environment has the open change request {}", open.url);
-        refused(&second, &is_open).await;
+        let owner = "of another environment (Sluice-Pipeline: apps/podinfo, Sluice-Environment: x-prod)";
+        refused(&second, owner).await;
         assert_eq!(fixture.repo().head(&open.branch).unwrap(), open.head_commit);
         // Such as by the button of forges that merges the base branch into the head branch.
         let on_top = fixture.repo().commit(&open.branch, "not by Sluice", &[("c.md", "c")]).unwrap();
@@ -69,10 +70,15 @@ async fn an_open_request_of_another_pipeline_with_the_same_branch_is_not_changed
         // A new Pipeline of the same name continues it.
         let continued = proposed(&bench.delivery, &order(others, "6.2.0")).await;
         assert_eq!(continued.number, open.number);
+        // What the base branch has already needs no branch.
+        let by_hand = yaml("6.1.8").replace("apps:podinfo:prod", "apps:podinfo-x:prod");
+        fixture.repo().commit("main", "by hand", &[("b.yaml", &by_hand)]).unwrap();
+        let delivered = bench.delivery.deliver(&again(&second)).await.unwrap();
+        assert!(matches!(delivered, Delivered::AlreadySet { .. }), "{delivered:?}");
+        assert!(fixture.pulls().await[0].open, "it was closed");
         // Its branch stays, and may have another change request, into another base branch.
         fixture.close(open.number).await;
-        let owner = "of another environment (Sluice-Pipeline: apps/podinfo, Sluice-Environment: x-prod)";
-        refused(&again(&second), owner).await;
+        refused(&order(("podinfo-x", "prod"), "6.3.0"), owner).await;
         assert_eq!(fixture.repo().head(&open.branch).unwrap(), continued.head_commit);
     })
     .await;
