@@ -131,10 +131,7 @@ impl ChangeRequestJob<'_> {
                 self.close_of_another(&open).await?;
                 self.open(proposal).await?
             }
-            Some(open) => {
-                self.check_mark(&open)?;
-                self.update(open, proposal).await?
-            }
+            Some(open) => self.update(open, proposal).await?,
             // There was a change request if its commit was found outdated, or another process has pushed the commit: if
             // the change request has ended since, that counts.
             None if (self.order.rebuild.is_some() || is_found)
@@ -366,10 +363,7 @@ impl ChangeRequestJob<'_> {
                         return Err(error.into());
                     }
                 }
-                Some(open) => {
-                    self.check_mark(&open)?;
-                    break self.update(open, proposal).await?;
-                }
+                Some(open) => break self.update(open, proposal).await?,
                 None => return Err(error.into()),
             }
         };
@@ -401,6 +395,7 @@ impl ChangeRequestJob<'_> {
         open: ForgeChangeRequest,
         proposal: &Proposal,
     ) -> DeliveryResult<ForgeChangeRequest> {
+        self.check_mark(&open)?;
         if proposal.is_same_text(&open) {
             return Ok(open);
         }
