@@ -36,12 +36,9 @@ impl ProposalFixture {
         let flags = [&format!("--api-addr={address}"), "--api-actions", "--observe=all"];
         let controller = Controller::start(&place.shared.hub, n, &flags)?;
         let base = format!("http://{address}");
-        eventually(SOON, || async {
-            ensure!(Person::signed_out(&base)?.get("/sign-in").await?.0 == StatusCode::OK);
-            Ok(())
-        })
-        .await
-        .with_context(|| controller.tail())?;
+        let (status, _) =
+            Person::signed_out(&base)?.get("/sign-in").await.with_context(|| controller.tail())?;
+        ensure!(status == StatusCode::OK, "{status}");
         Ok(ProposalFixture { place, repo, controller, base })
     }
 
