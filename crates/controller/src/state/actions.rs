@@ -99,7 +99,7 @@ impl State {
         }
         let basis = Basis {
             version: record.cached.basis_version(),
-            status: serialize_status(&before).ok(),
+            status: record.object().status.as_ref().and_then(|_| serialize_status(&before).ok()),
             uid: record.object().uid(),
         };
         let object =

@@ -149,9 +149,11 @@ impl<K: CachedParts> Cached<K> {
 }
 
 /// A status with fields that hook calls write.
-pub(crate) trait HasHookFields: Clone + PartialEq {
+pub(crate) trait HasHookFields: Clone + Default + PartialEq {
     /// These fields.
     type HookFields: Default;
+    /// Their names in JSON.
+    const HOOK_FIELDS: &[&str];
 
     /// Takes the fields out of the status.
     fn take_hook_fields(&mut self) -> Self::HookFields;
@@ -168,6 +170,7 @@ pub(crate) struct PipelineHookFields {
 
 impl HasHookFields for PipelineStatus {
     type HookFields = PipelineHookFields;
+    const HOOK_FIELDS: &[&str] = &["reports", "forgeCalled"];
 
     fn take_hook_fields(&mut self) -> PipelineHookFields {
         PipelineHookFields {
@@ -182,7 +185,7 @@ impl HasHookFields for PipelineStatus {
 pub(crate) struct CachedPipeline {
     /// Metadata and spec, as its owner wrote them.
     pub object: Arc<Pipeline>,
-    /// The status that is stored, or is being written.
+    /// The status that is stored, or is being written; `None` if the object has none, not even one of hook calls.
     pub status: Option<SerializedStatus>,
 }
 
@@ -199,10 +202,10 @@ impl CachedParts for CachedPipeline {
 
     fn split(object: Pipeline) -> (Self, PipelineHookFields) {
         let mut object = without_unread(object);
-        let mut status = object.status.take().unwrap_or_default();
-        let hook = status.take_hook_fields();
-        let status = serialize_status(&status).ok();
-        (Self { object: Arc::new(object), status }, hook)
+        let mut status = object.status.take();
+        let hook = status.as_mut().map(HasHookFields::take_hook_fields);
+        let status = status.and_then(|status| serialize_status(&status).ok());
+        (Self { object: Arc::new(object), status }, hook.unwrap_or_default())
     }
 
     fn object(&self) -> &Pipeline {
@@ -237,6 +240,7 @@ pub(crate) struct PromotionHookFields {
 
 impl HasHookFields for PromotionStatus {
     type HookFields = PromotionHookFields;
+    const HOOK_FIELDS: &[&str] = &["callback", "keyApproval"];
 
     fn take_hook_fields(&mut self) -> PromotionHookFields {
         PromotionHookFields { report: self.callback.take(), key_approval: self.key_approval.take() }

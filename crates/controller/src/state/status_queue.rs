@@ -67,7 +67,7 @@ pub fn serialize_status(status: &impl Serialize) -> serde_json::Result<Serialize
 pub struct Basis {
     /// The version of the object. 0 if it is not known: then the status replaces any other.
     pub version: u64,
-    /// The status that was stored at that version.
+    /// The status that was stored at that version; `None` if there was none, not even one of hook calls.
     pub status: Option<SerializedStatus>,
     /// The object's uid. The write never changes another object that was created under the same name.
     pub uid: Option<String>,

@@ -66,6 +66,33 @@ async fn promotion(client: &Client) -> Result<Api<Promotion>> {
 }
 
 #[tokio::test]
+async fn a_first_status_keeps_what_a_hook_call_has_stored_before_it() -> Result<()> {
+    let (_cluster, client) = hub("first").await?;
+    let api = promotion(&client).await?;
+    let version = async || {
+        let version = api.get("podinfo-1").await?.resource_version().context("a version")?;
+        anyhow::Ok(version.parse::<u64>()?)
+    };
+    let made = version().await?;
+    let report = json!({"status": {"callback": {"round": 0, "state": "done", "at": "2026-01-01T00:00:00Z"}}});
+    api.patch_status("podinfo-1", &PatchParams::default(), &Patch::Merge(&report)).await?;
+    // The call came after the version that the status was composed for; or at that version no status could be read.
+    for (basis, phase) in [(made, Phase::Promoting), (version().await?, Phase::Delivered)] {
+        let write = serialize_status(&status(phase, "first"))?;
+        let basis = Basis { version: basis, ..Basis::default() };
+        let outcome =
+            Writer::new(client.clone()).write(&owner(), write, basis, FencingToken::default()).await?;
+        ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{phase:?}: {outcome:?}");
+        let mut stored = api.get("podinfo-1").await?.status.context("a status")?;
+        ensure!(stored.callback.take().is_some() && stored == status(phase, "first"), "{stored:?}");
+        // As if this had been the first one.
+        let none = json!({"status": {"phase": null, "message": null}});
+        api.patch_status("podinfo-1", &PatchParams::default(), &Patch::Merge(&none)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -> Result<()> {
     let (_cluster, client) = hub("late").await?;
     let api = promotion(&client).await?;

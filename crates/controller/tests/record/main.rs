@@ -8,6 +8,7 @@ mod largest_status;
 mod late_writes;
 mod orders_and_events;
 mod promotion_record;
+mod shared_status;
 mod status_pace;
 mod status_size_limit;
 mod untyped_status;
