@@ -282,14 +282,21 @@ impl State {
 
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
-        let EndedJob { pipeline: key, place, promotion: name, uid, strategy, secret, outcome } = ended;
+        let (key, place) = (ended.pipeline.clone(), ended.place.clone());
         let in_flight = self.in_flight.remove(&(key.clone(), place.clone()));
         if self.fencing_token(&key).is_none() {
             return;
         }
-        if self.record(&key, &name).is_none_or(|record| record.object().uid() != uid) {
-            return self.enqueue(&key);
+        if self.record(&key, &ended.promotion).is_some_and(|record| record.object().uid() == ended.uid) {
+            self.take_outcome(ended, in_flight);
         }
+        self.end_slow_delivery(&key, &place);
+        self.enqueue(&key);
+    }
+
+    /// Changes the record of a side effect that has ended.
+    fn take_outcome(&mut self, ended: EndedJob, in_flight: Option<InFlight>) {
+        let EndedJob { pipeline: key, promotion: name, strategy, secret, outcome, .. } = ended;
         let change = match outcome {
             JobOutcome::Check(result) => {
                 self.check_ended(&key, &name, result);
@@ -309,8 +316,6 @@ impl State {
         if let Some(change) = change {
             self.change_ended(&key, &name, &change, secret);
         }
-        self.end_slow_delivery(&key, &place);
-        self.enqueue(&key);
     }
 
     /// How the record changes when a job other than a poll of its change request has ended.

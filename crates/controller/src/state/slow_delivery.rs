@@ -66,10 +66,51 @@ mod tests {
     use sluice_core::decide::{Action, Decision};
     use sluice_delivery::DeliveryError;
 
-    use super::super::effect::Effect;
+    use super::super::effect::{Effect, Job};
     use super::super::fixtures::{at, ended, insert, key, pipeline, record, state_at};
     use super::*;
     use crate::act::{ActError, JobOutcome};
+
+    fn promotion(name: &str, status: &serde_json::Value) -> Record {
+        let object = json!({"metadata": {"name": name, "namespace": "apps", "uid": name, "resourceVersion": "5"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+            "status": status});
+        record(serde_json::from_value(object).unwrap())
+    }
+
+    /// Returns the delivery that the state has started.
+    fn started(state: &mut State) -> Box<Job> {
+        let started = state.effects.drain(..).find_map(|effect| match effect {
+            Effect::Start(job) => Some(job),
+            _ => None,
+        });
+        started.unwrap()
+    }
+
+    /// The pipeline was suspended, or does not want the delivery now.
+    fn revoked() -> JobOutcome {
+        JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)))
+    }
+
+    #[test]
+    fn a_promotion_waits_no_longer_for_the_delivery_of_one_that_was_deleted() {
+        let start = std::time::Instant::now();
+        let mut state = state_at(at(start, 0));
+        state.put_pipeline(pipeline());
+        for name in ["p", "newer"] {
+            insert(&mut state, promotion(name, &json!({"phase": "Pending"})));
+        }
+        let deliver = Action::Deliver { promotion: "p".into() };
+        state.act(&key(), &Decision { actions: vec![deliver], ..Decision::default() });
+        let started = started(&mut state);
+        state.now = at(start, AFTER.as_secs());
+        state.report_slow_delivery(&key(), "newer");
+        let reason = |state: &State| state.record(&key(), "newer").unwrap().status().reason;
+        assert_eq!(reason(&state), DELIVERY_SLOW);
+        state.promotions.get_mut(&key()).unwrap().remove("p");
+        state.job_ended(ended(&started, revoked()));
+        assert_eq!(state.record(&key(), "newer").unwrap().status().message, WAITS);
+    }
 
     #[test]
     fn a_promotion_says_what_a_slow_delivery_waits_for() {
@@ -87,10 +128,7 @@ mod tests {
             let start = std::time::Instant::now();
             let mut state = state_at(at(start, 0));
             state.put_pipeline(pipeline());
-            let promotion = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
-                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
-                "status": status});
-            insert(&mut state, record(serde_json::from_value(promotion).unwrap()));
+            insert(&mut state, promotion("p", &status));
             let deliver = Action::Deliver { promotion: "p".into() };
             let decision = Decision { actions: vec![deliver], ..Decision::default() };
             state.act(&key(), &decision);
@@ -105,13 +143,8 @@ mod tests {
             state.report_slow_delivery(&key(), "newer");
             let shown = state.record(&key(), "newer").unwrap().status().message;
             assert_eq!(shown, if seconds < 30 { "" } else { slow }, "{status} {seconds}");
-            // The pipeline was suspended, or does not want it now.
-            let started = state.effects.drain(..).find_map(|effect| match effect {
-                Effect::Start(job) => Some(job),
-                _ => None,
-            });
-            let revoked = JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked)));
-            state.job_ended(ended(&started.unwrap(), revoked));
+            let started = started(&mut state);
+            state.job_ended(ended(&started, revoked()));
             for name in ["p", "newer"] {
                 let shown = state.record(&key(), name).unwrap().status().message;
                 assert_ne!(shown, slow, "{name} {status} {seconds}");
