@@ -136,8 +136,11 @@ impl Place {
         let promotion = eventually(SOON, || async {
             let found = promotions.list(&Default::default()).await?.items;
             let waiting = found.iter().filter(|p| format!("{:?}", p.phase()) == "Pending").count();
-            let status = serde_json::to_string(&pipelines.get("podinfo").await?.status)?;
-            ensure!(waiting == 2, "{found:?}: {status}");
+            let status = serde_json::to_value(&pipelines.get("podinfo").await?.status)?;
+            // The status of the pipeline is written after its promotions, with the target that cannot be read.
+            let conditions = status["conditions"].as_array().into_iter().flatten();
+            let is_written = conditions.into_iter().any(|said| said["reason"] == "TargetNotReadable");
+            ensure!(waiting == 2 && is_written, "{found:?}: {status}");
             let into_eu = found.into_iter().find(|promotion| promotion.spec.environment == "eu");
             into_eu.and_then(|promotion| promotion.metadata.name).context("no promotion into eu")
         })

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
+use kube::api::ListParams;
 use serde_json::json;
-use sluice_testkit::{Shared, shared_gitea};
+use sluice_api::promotion::Phase;
+use sluice_testkit::{Shared, eventually, shared_gitea};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::crash::marked;
@@ -19,6 +21,8 @@ use crate::{releases, run};
 const HOSTS: u8 = 100;
 /// How many connections stay open at the port of the metrics: more than it accepts.
 const HELD: usize = 600;
+/// Within which time the first delivery to each host has failed. Not all at the same time may run git.
+const UNTIL_ALL_HAVE_FAILED: Duration = Duration::from_secs(240);
 
 /// Returns a Pipeline that commits to a repository. All promote the same application.
 fn pipeline(namespace: &str, number: u8, url: &str) -> String {
@@ -69,12 +73,14 @@ fn many_silent_hosts_and_held_connections_delay_no_promotion_and_do_not_exhaust_
         }
         let metrics = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let controller = Controller::start(&shared.hub, "", &[&format!("--metrics-addr={metrics}")])?;
-        let waiting = |name: String| {
-            let hostile = &hostile;
-            async move { hostile.until_promotions(&name, "prod", &["2.0.0 Promoting"]).await }
-        };
-        let all = (2..HOSTS + 2).map(|number| waiting(format!("host-{number}")));
-        try_join_all(all).await.with_context(|| controller.tail())?;
+        eventually(UNTIL_ALL_HAVE_FAILED, || async {
+            let all = hostile.promotions().list(&ListParams::default()).await?;
+            let waiting = all.iter().filter(|promotion| promotion.phase() == Phase::Promoting).count();
+            ensure!(waiting == usize::from(HOSTS), "{waiting} of {} deliveries have failed", all.items.len());
+            Ok(())
+        })
+        .await
+        .with_context(|| controller.tail())?;
         let held = try_join_all((0..HELD).map(|_| TcpStream::connect(metrics))).await?;
         let mut slowest = Duration::ZERO;
         let attack = async {
