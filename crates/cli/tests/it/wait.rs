@@ -48,7 +48,7 @@ async fn an_approval_is_followed_until_the_environment_runs_the_revision() -> Re
     let place = waiting("wait-approve").await?;
     let open = json!([{"name": "Approval", "open": true}]);
     let changes = [
-        json!({"phase": "Pending", "reason": "GatesOpen", "message": "its gates are open: it is being delivered",
+        json!({"phase": "Pending", "reason": "GatesOpen", "message": "its gates are open",
             "gates": open, "approval": {"by": "admin", "at": "2026-11-21T10:00:00Z"}}),
         json!({"phase": "Delivered", "message": "committed as 1eabc9a4; waits for the targets to run it"}),
         json!({"phase": "Succeeded", "message": ""}),

@@ -291,9 +291,7 @@ fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option
     Some(match change {
         RecordChange::Moved(to) => (to.to, to.reason, to.message.clone()),
         RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
-        RecordChange::Passed(_) => {
-            (before.phase, GATES_OPEN, "its gates are open: it is being delivered".into())
-        }
+        RecordChange::Passed(_) => (before.phase, GATES_OPEN, "its gates are open".into()),
         RecordChange::Tampered(why) => (Phase::Failed, TAMPERED, why.clone()),
         RecordChange::Proposed(request) => (
             Phase::Proposed,

@@ -226,7 +226,7 @@ pub const PROGRESS: &[Case] = &[
         Shown::Phase("Pending"),
         "the delivery takes long (more than 30 seconds): other deliveries are first, or the server of git.example.com/fleet main does not answer",
     ),
-    case(PROMOTION, "GatesOpen", Shown::Phase("Pending"), "its gates are open: it is being delivered"),
+    case(PROMOTION, "GatesOpen", Shown::Phase("Pending"), "its gates are open"),
     case(
         PROMOTION,
         "Proposed",

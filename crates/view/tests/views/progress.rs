@@ -26,7 +26,7 @@ fn every_phase_has_its_steps() {
     let lines: Vec<String> = [
         json!({"phase": "Pending", "gates": gate(false)}),
         json!({"phase": "Pending", "gates": gate(true), "message": "waits for the delivery of 6.1.7"}),
-        json!({"phase": "Pending", "reason": "GatesOpen", "message": "its gates are open: it is being delivered"}),
+        json!({"phase": "Pending", "reason": "GatesOpen", "message": "its gates are open"}),
         json!({"phase": "Pending"}),
         json!({"phase": "Promoting"}),
         json!({"phase": "Promoting", "message": "git.example.com refused the token"}),
