@@ -40,6 +40,7 @@ mod planned_change;
 mod private_folder;
 mod public_address;
 mod read_trailers;
+mod redaction;
 mod resources;
 mod retry;
 mod retry_after;
@@ -73,6 +74,7 @@ pub use outcome::{
     ChangeRequest, ChangeRequestLook, ChangeRequestStatus, Delivered, OutdatedReason, ReportedCheck,
     ReportedChecks,
 };
+pub use redaction::without_secrets;
 pub use retry::Retry;
 pub use sluice_core::pipeline::MergeMode;
 pub use stats::{RateBudget, Stats};

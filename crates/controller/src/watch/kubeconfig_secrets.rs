@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Config;
 use secrecy::ExposeSecret;
 use sluice_core::value_check::is_unsafe;
+use sluice_delivery::without_secrets;
 
 /// The token and the password of a kubeconfig, and the form in which the password is sent.
 #[derive(Clone, Default)]
@@ -22,13 +23,13 @@ impl KubeconfigSecrets {
         let basic = user.username.as_ref().zip(user.password.as_ref());
         let basic =
             basic.map(|(name, password)| STANDARD.encode(format!("{name}:{}", password.expose_secret())));
-        Self(texts.chain(basic).filter(|text| !text.is_empty()).collect())
+        Self(texts.chain(basic).collect())
     }
 
     /// Returns a text of the cluster without the secrets, also those with invisible characters in between.
     pub fn hide(&self, text: &str) -> String {
         let visible: String = text.chars().filter(|c| *c == '\n' || !is_unsafe(*c)).collect();
-        self.0.iter().fold(visible, |text, secret| text.replace(secret, "***"))
+        without_secrets(&visible, self.0.iter().map(String::as_str))
     }
 
     /// Returns an error of the client, in which the message of the server is without the secrets.
@@ -63,6 +64,8 @@ mod tests {
         let shown = secrets().hide("Bearer tok-1234\n(Basic amFuZTpwYXNz), t\u{200b}ok-1\u{7}234, tok-12");
         assert_eq!(shown, "Bearer ***\n(Basic ***), ***, tok-12");
         assert_eq!(KubeconfigSecrets::default().hide("abc"), "abc");
+        // The password is a word of ordinary messages.
+        assert_eq!(secrets().hide("bypassed by pass"), "bypassed by ***");
     }
 
     #[test]
