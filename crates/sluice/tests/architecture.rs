@@ -15,6 +15,7 @@ mod architecture {
     pub mod language;
     pub mod log_lines;
     pub mod pages;
+    pub mod programs;
 }
 
 use architecture::imports;
