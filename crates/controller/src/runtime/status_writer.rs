@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::core::object::HasStatus;
-use kube::core::{NamespaceResourceScope, Request};
+use kube::core::{NamespaceResourceScope, Request, Status};
 use kube::{Client, CustomResourceExt, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,8 +102,8 @@ where
     fields.filter(|field| !K::Status::HOOK_FIELDS.contains(&&**field)).collect()
 }
 
-/// How often a write is sent again because someone has edited the object.
-const MAX_TRIES: u32 = 5;
+/// How often a write is sent because the object was edited. A pause would only give another edit time.
+const MAX_TRIES: u32 = 20;
 
 /// Sends a write until it is stored, or its outcome is known.
 async fn put<K>(
@@ -153,6 +153,7 @@ where
         }
         let is_expected = is_expected(&write, stored.status());
         let (version, has_status) = (version_of(stored.meta()), stored.status().is_some());
+        // The patch was right about that.
         if is_invalid && is_first != has_status {
             return WriteOutcome::Failed(error);
         }
@@ -163,7 +164,12 @@ where
         // Its status has not changed: another part of the object was edited.
         (write.version, is_first, is_over_edit) = (version, !has_status, true);
     }
-    WriteOutcome::Failed(kube::Error::Service("the object is edited all the time".into()))
+    WriteOutcome::Failed(edited_all_the_time())
+}
+
+/// The error of a write that found an edit each time.
+fn edited_all_the_time() -> kube::Error {
+    kube::Error::Api(Status::failure("the object is edited all the time", "Conflict").with_code(409).boxed())
 }
 
 /// Returns the version of the object that a write without a version is for, and whether it has no status; or the outcome of the

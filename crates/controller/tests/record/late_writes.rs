@@ -193,6 +193,26 @@ async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Resu
 }
 
 #[tokio::test]
+async fn the_success_of_a_delivery_is_stored_after_a_rejection_that_came_too_late() -> Result<()> {
+    let (_cluster, client) = hub("too-late").await?;
+    let api = promotion(&client).await?;
+    let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
+    let rejected = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "no"}}});
+    api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&rejected)).await?;
+    let by_hand = status(Phase::Succeeded, "prod runs 1.1.0 and is healthy");
+    let mut delivered = by_hand.clone();
+    delivered.times.insert("Delivered".into(), "2026-01-01T00:00:00Z".parse()?);
+    for (success, is_stored) in [(by_hand, false), (delivered, true)] {
+        let basis = Basis { version: made, ..Basis::default() };
+        let write = serialize_status(&success)?;
+        let outcome =
+            Writer::new(client.clone()).write(&owner(), write, basis, FencingToken::default()).await?;
+        ensure!(matches!(outcome, WriteOutcome::Stored(_)) == is_stored, "{success:?}: {outcome:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_gate_is_not_stored_under_an_approval_that_was_given_without_it() -> Result<()> {
     let (_cluster, client) = hub("gate").await?;
     let api = promotion(&client).await?;
