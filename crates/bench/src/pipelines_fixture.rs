@@ -171,7 +171,7 @@ pub async fn write(client: &Client, method: Method, url: &str, object: &Value) -
     send(client, method, url, kind, object).await
 }
 
-/// Writes an object by server-side apply, as the controller writes statuses.
+/// Writes an object by server-side apply.
 pub async fn apply(client: &Client, url: &str, object: &Value) -> Result<()> {
     send(client, Method::PATCH, url, "application/apply-patch+yaml", object).await
 }

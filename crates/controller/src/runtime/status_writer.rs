@@ -55,10 +55,10 @@ impl StatusWriter {
 
     /// Sends a write in a task of its own.
     pub fn send(&self, write: StatusWrite) {
-        let (tx, queue) = (self.tx.clone(), self.queue.clone());
-        let (client, fields) = match &write.owner {
-            StatusOwner::Pipeline(_) => (self.client.clone(), self.pipeline_fields.clone()),
-            StatusOwner::Promotion(..) => (self.client.clone(), self.promotion_fields.clone()),
+        let (client, tx, queue) = (self.client.clone(), self.tx.clone(), self.queue.clone());
+        let fields = match &write.owner {
+            StatusOwner::Pipeline(_) => self.pipeline_fields.clone(),
+            StatusOwner::Promotion(..) => self.promotion_fields.clone(),
         };
         tokio::spawn(async move {
             tokio::time::sleep(write.pause).await;
@@ -102,7 +102,7 @@ where
     fields.filter(|field| !K::Status::HOOK_FIELDS.contains(&&**field)).collect()
 }
 
-/// How often a write is sent because the object was edited. A pause would only give another edit time.
+/// How many times a write is sent if edits of the object are in its way. A pause would only give another edit time.
 const MAX_TRIES: u32 = 20;
 
 /// Sends a write until it is stored, or its outcome is known.

@@ -100,8 +100,8 @@ impl StatusWrite {
     ///
     /// - The write would begin another try of a promotion whose stored try was rejected. The rejection would not count for
     ///   that try.
-    /// - The write would end a promotion as succeeded that Sluice has not delivered, and a person has rejected it before that was
-    ///   stored. What is delivered cannot be rejected, and its record says so.
+    /// - The write would end a promotion as succeeded, and a person has rejected it before that was stored. A rejection came too
+    ///   late if the write is also the first one that has the delivery: the person could not see it.
     /// - The write would end a promotion because its change request was closed, and another try was requested before that was
     ///   known. The request would undo the close.
     /// - The write would add a gate to a promotion that was approved without it. The approval would open that gate.
@@ -113,7 +113,7 @@ impl StatusWrite {
         let is_rejected = has_rejection && before.phase != Phase::Rejected;
         if has_rejection
             && after.phase == Phase::Succeeded
-            && !after.times.contains_key("Delivered")
+            && (before.times.contains_key("Delivered") || !after.times.contains_key("Delivered"))
             && !matches!(before.phase, Phase::Delivered | Phase::Succeeded)
         {
             return true;

@@ -202,12 +202,36 @@ async fn the_success_of_a_delivery_is_stored_after_a_rejection_that_came_too_lat
     let by_hand = status(Phase::Succeeded, "prod runs 1.1.0 and is healthy");
     let mut delivered = by_hand.clone();
     delivered.times.insert("Delivered".into(), "2026-01-01T00:00:00Z".parse()?);
-    for (success, is_stored) in [(by_hand, false), (delivered, true)] {
-        let basis = Basis { version: made, ..Basis::default() };
-        let write = serialize_status(&success)?;
+    // It was not healthy in time, and was rejected then.
+    let failed = PromotionStatus { phase: Phase::Failed, ..delivered.clone() };
+    for (before, success, is_stored) in [
+        (None, &by_hand, false),
+        (Some(failed), &delivered, false),
+        (Some(PromotionStatus::default()), &delivered, true),
+    ] {
+        if let Some(before) = &before {
+            let times = match before.times.is_empty() {
+                true => json!(null),
+                false => json!(before.times),
+            };
+            let stored =
+                json!({"status": {"phase": before.phase, "message": before.message, "times": times}});
+            api.patch_status("podinfo-1", &PatchParams::default(), &Patch::Merge(&stored)).await?;
+        }
+        let basis = Basis {
+            version: made,
+            status: before.as_ref().map(serialize_status).transpose()?,
+            ..Basis::default()
+        };
+        let write = serialize_status(success)?;
         let outcome =
             Writer::new(client.clone()).write(&owner(), write, basis, FencingToken::default()).await?;
-        ensure!(matches!(outcome, WriteOutcome::Stored(_)) == is_stored, "{success:?}: {outcome:?}");
+        let is_as_expected = match &outcome {
+            WriteOutcome::Stored(_) => is_stored,
+            WriteOutcome::Conflict(_) => !is_stored,
+            _ => false,
+        };
+        ensure!(is_as_expected, "{before:?} {success:?}: {outcome:?}");
     }
     Ok(())
 }

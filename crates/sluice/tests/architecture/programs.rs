@@ -13,7 +13,7 @@ const OF_TESTS: [&str; 3] = ["crates/testkit/", "crates/bench/", "crates/demo/"]
 fn each_program_is_started_with_limits() -> Result<()> {
     let (mut broken, mut has_limits) = (Vec::new(), false);
     for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/")) {
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let starts = product.contains("Command::new(");
         has_limits |= starts && path == LIMITS;
         if starts && path != LIMITS && !OF_TESTS.iter().any(|folder| path.starts_with(folder)) {
