@@ -99,7 +99,7 @@ impl State {
         }
         let basis = Basis {
             version: record.cached.basis_version(),
-            status: record.object().status.as_ref().and_then(|_| serialize_status(&before).ok()),
+            status: record.object().status.as_ref().and_then(|stored| serialize_status(stored).ok()),
             uid: record.object().uid(),
         };
         let object =

@@ -4,18 +4,18 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
-use sluice_api::promotion::{GateStatus, Phase, Promotion, PromotionStatus};
+use sluice_api::promotion::{GateStatus, Phase, PromotionStatus};
 use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
 };
 use sluice_delivery::{FencingToken, LeaseTerm};
 
-use crate::hub;
 use crate::writer::Writer;
+use crate::{hub, promotion};
 
 fn status(phase: Phase, message: &str) -> PromotionStatus {
     PromotionStatus { phase, message: message.into(), ..PromotionStatus::default() }
@@ -55,20 +55,10 @@ async fn the_end_of_a_forgotten_write_does_not_count_for_a_newer_one() -> Result
     Ok(())
 }
 
-async fn promotion(client: &Client) -> Result<Api<Promotion>> {
-    let api: Api<Promotion> = Api::namespaced(client.clone(), "default");
-    let object: Promotion = serde_json::from_value(json!({
-        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": "podinfo-1"},
-        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {"chart": "1.1.0"}, "sequence": 1}
-    }))?;
-    api.create(&PostParams::default(), &object).await?;
-    Ok(api)
-}
-
 #[tokio::test]
 async fn a_first_status_keeps_what_a_hook_call_has_stored_before_it() -> Result<()> {
     let (_cluster, client) = hub("first").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let version = async || {
         let version = api.get("podinfo-1").await?.resource_version().context("a version")?;
         anyhow::Ok(version.parse::<u64>()?)
@@ -95,7 +85,7 @@ async fn a_first_status_keeps_what_a_hook_call_has_stored_before_it() -> Result<
 #[tokio::test]
 async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -> Result<()> {
     let (_cluster, client) = hub("late").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let (mut one, mut two) = (Writer::new(client.clone()), Writer::new(client));
     let begun = status(Phase::Promoting, "begun");
     let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
@@ -142,10 +132,10 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
 #[tokio::test]
 async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Result<()> {
     let (_cluster, client) = hub("again").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let old = api.get("podinfo-1").await?;
     api.delete("podinfo-1", &DeleteParams::default()).await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let new = api.get("podinfo-1").await?;
     ensure!(old.uid() != new.uid());
     let mut writer = Writer::new(client);
@@ -169,7 +159,7 @@ async fn a_late_status_does_not_land_on_an_object_that_was_created_again() -> Re
 #[tokio::test]
 async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Result<()> {
     let (_cluster, client) = hub("overruled").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let before = api.get("podinfo-1").await?;
     let rejected = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "bad"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&rejected)).await?;
@@ -195,7 +185,7 @@ async fn the_next_try_is_not_stored_over_a_rejection_of_the_stored_one() -> Resu
 #[tokio::test]
 async fn the_success_of_a_delivery_is_stored_after_a_rejection_that_came_too_late() -> Result<()> {
     let (_cluster, client) = hub("too-late").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
     let rejected = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "no"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&rejected)).await?;
@@ -239,7 +229,7 @@ async fn the_success_of_a_delivery_is_stored_after_a_rejection_that_came_too_lat
 #[tokio::test]
 async fn a_gate_is_not_stored_under_an_approval_that_was_given_without_it() -> Result<()> {
     let (_cluster, client) = hub("gate").await?;
-    let api = promotion(&client).await?;
+    let api = promotion(&client, "podinfo-1").await?;
     let before = api.get("podinfo-1").await?;
     let approved = json!({"spec": {"approval": {"by": "admin", "revision": "1.1.0"}}});
     api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&approved)).await?;

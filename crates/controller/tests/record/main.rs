@@ -16,6 +16,9 @@ mod writer;
 
 use anyhow::Result;
 use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use sluice_api::Promotion;
 use sluice_testkit::{Cluster, ControlPlane};
 
 /// Starts a hub with Sluice's definitions, which runs for as long as the cluster is kept.
@@ -24,4 +27,15 @@ async fn hub(name: &str) -> Result<(Cluster, Client)> {
     cluster.install_sluice_crds().await?;
     let client = cluster.client().await?;
     Ok((cluster, client))
+}
+
+/// Creates a Promotion without a status.
+async fn promotion(client: &Client, name: &str) -> Result<Api<Promotion>> {
+    let api: Api<Promotion> = Api::namespaced(client.clone(), "default");
+    let object: Promotion = serde_json::from_value(json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": name},
+        "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {"chart": "1.1.0"}, "sequence": 1}
+    }))?;
+    api.create(&PostParams::default(), &object).await?;
+    Ok(api)
 }

@@ -2,15 +2,15 @@
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use sluice_api::promotion::{Promotion, PromotionStatus};
+use sluice_api::promotion::PromotionStatus;
 use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_delivery::FencingToken;
 
-use crate::hub;
 use crate::writer::Writer;
+use crate::{hub, promotion};
 
 /// An entry of `managedFields` that owns fields of the status, with these values in addition.
 fn entry(more: Value) -> Value {
@@ -26,7 +26,6 @@ fn entry(more: Value) -> Value {
 #[tokio::test]
 async fn a_field_that_an_editor_owns_too_leaves_a_status_with_its_next_write() -> Result<()> {
     let (_cluster, client) = hub("shared").await?;
-    let api: Api<Promotion> = Api::namespaced(client.clone(), "default");
     for (name, added) in [
         ("other-manager", json!([entry(json!({"manager": "eve", "operation": "Update"}))])),
         ("same-manager", json!([entry(json!({"manager": "sluice", "operation": "Apply"}))])),
@@ -36,12 +35,8 @@ async fn a_field_that_an_editor_owns_too_leaves_a_status_with_its_next_write() -
         ),
         ("no-entry", json!([{}])),
     ] {
-        let object: Promotion = serde_json::from_value(json!({
-            "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Promotion", "metadata": {"name": name},
-            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0",
-                "facets": {"chart": "1.1.0"}, "sequence": 1}
-        }))?;
-        let uid = api.create(&PostParams::default(), &object).await?.uid();
+        let api = promotion(&client, name).await?;
+        let uid = api.get(name).await?.uid();
         let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
         let owner = StatusOwner::Promotion(key, name.into());
         let mut writer = Writer::new(client.clone());

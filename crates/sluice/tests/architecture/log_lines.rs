@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 
+use super::debug_output::without_tests;
 use crate::{code, fail_if_any};
 
 /// The folders whose log lines are about one cluster.
@@ -48,8 +49,7 @@ fn log_lines_about_a_cluster_name_it() -> Result<()> {
 fn no_field_of_a_log_line_has_the_name_of_its_text() -> Result<()> {
     let (mut broken, mut count) = (Vec::new(), 0);
     for (path, text) in code()?.iter().filter(|(path, _)| path.contains("/src/")) {
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for (line, fields) in log_calls(product) {
+        for (line, fields) in log_calls(without_tests(text)) {
             count += 1;
             if fields.contains(&"message") {
                 broken.push(format!("{path}:{line}: name the field message otherwise, such as why"));
