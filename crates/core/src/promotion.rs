@@ -94,8 +94,8 @@ pub struct Promotion {
     pub delivered: Option<Timestamp>,
     /// The change request with the revision, as last recorded.
     pub request: Option<RecordedRequest>,
-    /// True if its branch was checked for its commit since its timeout passed, or the check took too long. Always false if
-    /// the timeout has not passed.
+    /// True if the last look at its branch before it ends is over, or took too long: for its commit since its timeout passed,
+    /// or for a delivery that was not recorded. Always false before.
     pub is_checked: bool,
     /// What the receiver of the webhook has reported about this try.
     pub report: Option<ReceiverReport>,

@@ -99,6 +99,23 @@ impl Delivery {
         self.0.drop_rejected_token(order, status)
     }
 
+    /// Finds what an earlier try to deliver an order has left: its commit in the branch, or its change request, whose labels and
+    /// reviewers are completed. Pushes, opens and closes nothing.
+    ///
+    /// # Errors
+    /// When git or a call to the forge fails.
+    pub async fn find_delivery(&self, order: &Order) -> Result<Option<Delivered>, DeliveryError> {
+        let authorized = self.0.with_app_token(order).await?;
+        let found = match &order.strategy {
+            DeliveryStrategy::PullRequest { .. } => propose::find_delivery(&self.0, &authorized).await,
+            DeliveryStrategy::Commit { url, branch } => {
+                direct_commit::find_delivery(&self.0, &authorized, url, branch).await
+            }
+            DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => Ok(None),
+        };
+        self.0.drop_rejected_token(order, found)
+    }
+
     /// Whether the branch of an order has lost the commit that delivered the order. Only reads: one fetch, and another
     /// one if the files do not have the order's values.
     ///

@@ -41,6 +41,32 @@ pub(crate) fn deliver<'a>(
     })
 }
 
+/// Finds the commit of an earlier try.
+pub(crate) async fn find_delivery(
+    resources: &Resources,
+    order: &Order,
+    url: &str,
+    branch: &str,
+) -> DeliveryResult<Option<Delivered>> {
+    let mut repository = resources.lock(order, url, None).await?;
+    loop {
+        let found = find_in_branch(order, &mut repository, branch).await;
+        if is_final(order, &mut repository, &found) {
+            return found;
+        }
+    }
+}
+
+async fn find_in_branch(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    branch: &str,
+) -> DeliveryResult<Option<Delivered>> {
+    let base = repository.tips(branch, Instant::now()).await?.base;
+    let earlier = find_earlier(order, repository, (branch, &base), None).await?;
+    Ok(earlier.map(|commit| Delivered::Committed { commit }))
+}
+
 async fn commit(
     resources: &Resources,
     order: &Order,

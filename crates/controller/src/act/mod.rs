@@ -47,6 +47,8 @@ pub enum JobOutcome {
     Withdrawal(Result<ChangeRequestStatus, ActError>),
     /// A check whether a delivered commit is still in its branch; the commit if it is gone.
     Check(Result<Option<String>, ActError>),
+    /// A look for a delivery that is not recorded.
+    Find(Result<Option<Delivered>, ActError>),
 }
 
 /// Why a side effect failed.

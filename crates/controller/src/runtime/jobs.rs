@@ -148,6 +148,9 @@ impl Jobs {
                 let lost = self.delivery.is_lost(&order, &commit).await;
                 JobOutcome::Check(lost.map(|lost| lost.then_some(commit)).map_err(ActError::from))
             }
+            Work::FindDelivery => {
+                JobOutcome::Find(self.delivery.find_delivery(&order).await.map_err(ActError::from))
+            }
         }
     }
 
@@ -174,6 +177,7 @@ fn failure_of(work: &Work) -> fn(ActError) -> JobOutcome {
         Work::Follow { .. } => |error| JobOutcome::Follow(Err(error)),
         Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => |error| JobOutcome::Withdrawal(Err(error)),
         Work::CheckCommit(_) => |error| JobOutcome::Check(Err(error)),
+        Work::FindDelivery => |error| JobOutcome::Find(Err(error)),
     }
 }
 

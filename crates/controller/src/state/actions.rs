@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{Phase, Promotion as ApiPromotion, PromotionStatus};
-use sluice_core::decide::{Action, Decision, Transition};
+use sluice_core::decide::{Action, Decision};
 use sluice_delivery::{ChangeRequest, ChangeRequestStatus, DeliveryError, Order};
 
 use super::effect::{Effect, Job, MetricUpdate, Work};
@@ -43,16 +43,6 @@ impl Prepared {
     pub(super) fn request(&self) -> Option<ChangeRequest> {
         self.promotion.status.as_ref()?.change_request.as_ref().map(order::change_request)
     }
-
-    /// The commit that delivered the promotion, if it is known to have been in the branch. The head of a change
-    /// request is not known to be, because the merge may have squashed it.
-    fn commit(&self) -> Option<String> {
-        let status = self.promotion.status.as_ref()?;
-        let is_head = |commit: &&String| {
-            status.change_request.as_ref().is_some_and(|request| request.head_commit == **commit)
-        };
-        status.commit.as_ref().filter(|commit| !is_head(commit)).cloned()
-    }
 }
 
 impl State {
@@ -69,6 +59,7 @@ impl State {
                 Action::Withdraw { promotion } => self.withdraw(key, promotion),
                 Action::CheckDelivered { promotion, is_last: false } => self.check_delivered(key, promotion),
                 Action::CheckDelivered { promotion, is_last: true } => self.check_last(key, promotion),
+                Action::FindDelivery { promotion } => self.find_delivery(key, promotion),
                 Action::Pass { promotion, gates } => {
                     self.change(key, promotion, &RecordChange::Passed(gates.clone()));
                 }
@@ -220,66 +211,6 @@ impl State {
         self.launch(key, prepared, Work::Deliver(pipeline));
     }
 
-    /// Checks whether the commit that delivered a promotion is still in its branch.
-    fn check_delivered(&mut self, key: &PipelineKey, name: &str) {
-        let (promotion, now) = (key.promotion(name), self.now.instant);
-        let due = self.schedule.lost_commit_check_due(&promotion, now);
-        if due > now {
-            return self.requeue_at(key, due);
-        }
-        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
-        let Some(commit) = self.commit_to_check(key, &prepared) else { return };
-        self.schedule.lost_commit_check_started(&promotion, now);
-        let next = self.schedule.lost_commit_check_due(&promotion, now);
-        self.requeue_at(key, next);
-        self.launch(key, prepared, Work::CheckCommit(commit));
-    }
-
-    /// Checks the branch of a promotion whose timeout has passed, before the promotion fails.
-    fn check_last(&mut self, key: &PipelineKey, name: &str) {
-        let promotion = key.promotion(name);
-        let until = self.schedule.last_check_until(&promotion, self.now.instant);
-        self.requeue_at(key, until);
-        let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
-        match self.commit_to_check(key, &prepared) {
-            Some(commit) => self.launch(key, prepared, Work::CheckCommit(commit)),
-            None => {
-                self.schedule.lost_commit_check_ended(&promotion);
-                self.enqueue(key);
-            }
-        }
-    }
-
-    /// Returns the commit that a forced push may have removed. `None` if the pipeline names another strategy, repository or
-    /// branch than the promotion was delivered to: the commit is not in that branch, and was not removed.
-    fn commit_to_check(&self, key: &PipelineKey, prepared: &Prepared) -> Option<String> {
-        let pipeline = self.pipelines.get(key)?.object();
-        prepared.commit().filter(|_| !strategy::has_moved(pipeline, &prepared.promotion))
-    }
-
-    /// Handles the end of a check for a delivered commit. If the commit is gone, and the targets do not run it
-    /// yet, starts the promotion again.
-    fn check_ended(&mut self, key: &PipelineKey, name: &str, result: Result<Option<String>, ActError>) {
-        let phase = self.record(key, name).map(|record| record.phase());
-        let waits = phase == Some(Phase::Delivered);
-        let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
-        if !matches!(result, Err(ActError::Delivery(DeliveryError::Revoked))) {
-            self.schedule.lost_commit_check_ended(&key.promotion(name));
-        }
-        match result {
-            Ok(Some(commit)) if waits && acts => {
-                let lost = RecordChange::Moved(Transition::of_lost(name.into(), &commit));
-                self.schedule.forget(&key.promotion(name));
-                self.count(MetricUpdate::Failed("CommitLost".into()));
-                self.change(key, name, &lost);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot check whether a commit is still in its branch");
-            }
-        }
-    }
-
     /// Handles the end of a side effect.
     pub(super) fn job_ended(&mut self, ended: EndedJob) {
         let (key, place) = (ended.pipeline.clone(), ended.place.clone());
@@ -302,6 +233,7 @@ impl State {
                 self.check_ended(&key, &name, result);
                 None
             }
+            JobOutcome::Find(result) => self.find_ended(&key, &name, &strategy, result),
             JobOutcome::Follow(Ok(look)) => {
                 let may_rebuild =
                     in_flight.is_some_and(|poll| poll.needs_open_gates && poll.fencing_token.check().is_ok());
@@ -345,7 +277,7 @@ impl State {
                 let message = error.message(strategy::secret_name(strategy));
                 Some(RecordChange::Trouble { reason: error.reason(), message })
             }
-            JobOutcome::Follow(Ok(_)) | JobOutcome::Check(_) => None,
+            JobOutcome::Follow(Ok(_)) | JobOutcome::Check(_) | JobOutcome::Find(_) => None,
         }
     }
 
@@ -390,55 +322,4 @@ fn stops_delivery(change: &RecordChange) -> bool {
 /// How long until a time; zero if it has passed.
 pub(super) fn pause_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::fixtures::{ended, insert, key, pipeline, record, state};
-    use super::*;
-
-    type Answer = Result<Option<String>, ActError>;
-
-    /// Its targets do not run it, and its timeout has passed.
-    #[test]
-    fn a_promotion_waits_for_the_last_check_of_its_branch_for_a_limited_time() {
-        let answers: [(Option<Answer>, bool, Phase); 4] = [
-            (Some(Ok(None)), true, Phase::Delivered),
-            (Some(Ok(Some("c0ffee".into()))), false, Phase::Pending),
-            (Some(Err(ActError::Internal("a panic".into()))), true, Phase::Delivered),
-            (None, false, Phase::Delivered),
-        ];
-        for (answer, is_over, phase) in answers {
-            let context = format!("{answer:?}");
-            let mut state = state();
-            state.put_pipeline(pipeline());
-            let delivered = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
-                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
-                "status": {"phase": "Delivered", "commit": "c0ffee"}});
-            insert(&mut state, record(serde_json::from_value(delivered).unwrap()));
-            state.effects.clear();
-            for _ in 0..3 {
-                state.check_last(&key(), "p");
-            }
-            let started = std::mem::take(&mut state.effects);
-            let [Effect::Start(job)] = &started[..] else { panic!("{started:?}") };
-            assert!(matches!(&job.work, Work::CheckCommit(commit) if commit == "c0ffee"));
-            let is_waiting = answer.is_none();
-            if let Some(answer) = answer {
-                state.job_ended(ended(job, JobOutcome::Check(answer)));
-            }
-            let now = state.now.instant;
-            let over = |seconds| {
-                state.schedule.is_last_check_over(&key().promotion("p"), now + Duration::from_secs(seconds))
-            };
-            assert_eq!(
-                (over(0), over(119), over(120)),
-                (is_over, is_over, is_over || is_waiting),
-                "{context}"
-            );
-            assert_eq!(state.record(&key(), "p").unwrap().phase(), phase, "{context}");
-        }
-    }
 }

@@ -153,6 +153,8 @@ pub enum Work {
     },
     /// Check whether this commit is still in its branch.
     CheckCommit(String),
+    /// Find a delivery that is not recorded.
+    FindDelivery,
 }
 
 /// A commit status to be reported.

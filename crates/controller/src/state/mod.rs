@@ -3,6 +3,7 @@
 //! inputs.
 
 mod actions;
+mod branch_checks;
 pub(crate) mod cached;
 mod clusters;
 mod commit_statuses;

@@ -36,6 +36,12 @@ pub enum Action {
         /// True if the timeout of the promotion has passed: the promotion fails after the check, unless its commit is gone.
         is_last: bool,
     },
+    /// Look for the delivery by an earlier try whose result may not be recorded. The targets run the revision, so the promotion
+    /// succeeds after the look in any case.
+    FindDelivery {
+        /// The promotion's name.
+        promotion: String,
+    },
     /// Record a promotion's next phase.
     Move(Transition),
     /// Record that all gates of a promotion are open, before it is delivered.

@@ -18,7 +18,7 @@ pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, d
 }
 
 /// Ends a promotion that was seen healthy, was superseded after its delivery, or was not healthy in time. Returns
-/// true if the promotion got another phase.
+/// true if the promotion got another phase, or gets one after a look for its delivery.
 pub(super) fn settle(
     lane: Lane<'_>,
     (all, proven): (&[&Promotion], Option<&Candidate>),
@@ -40,8 +40,12 @@ pub(super) fn settle(
     if runs(lane, &promotion.revision)
         && lane.facts.evidence.has_settled(lane.environment, &promotion.revision)
     {
-        let message = format!("{} runs {} and is healthy", lane.environment.name, promotion.revision);
-        decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        if may_have_unrecorded_delivery(lane, promotion) && !promotion.is_checked {
+            decision.actions.push(Action::FindDelivery { promotion: promotion.name.clone() });
+        } else {
+            let message = format!("{} runs {} and is healthy", lane.environment.name, promotion.revision);
+            decision.record(promotion, Phase::Succeeded, "Succeeded", message);
+        }
         return true;
     }
     let report = promotion.report.as_ref().filter(|report| counts(lane, promotion, report));
@@ -130,6 +134,11 @@ pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &
 /// revision. After the promotion has ended, a person may have taken back the revision in this way.
 fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
+}
+
+/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded.
+fn may_have_unrecorded_delivery(lane: Lane<'_>, promotion: &Promotion) -> bool {
+    matches!(promotion.phase, Phase::Pending | Phase::Promoting) && lane.writes_to_branch()
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

@@ -8,7 +8,7 @@ use sluice_core::pipeline::MinReady;
 use sluice_core::promotion::Phase;
 use sluice_core::repository::Repository;
 
-use crate::simulation::Simulation;
+use crate::simulation::{Effect, Simulation};
 use crate::table::{A, B, C, proposed};
 
 #[test]
@@ -231,5 +231,30 @@ fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision(
     assert_eq!(after(|sim| sim.runs("staging", "s", B, Health::Ready)), 0);
     for change in NOT_MADE_AGAIN {
         assert_eq!(after(change), 0);
+    }
+}
+
+/// A process may have ended between the push and the record of it.
+#[test]
+fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_its_delivery() {
+    let cases: [(Phase, fn(&mut Simulation), usize); 4] = [
+        (Phase::Pending, |_| {}, 1),
+        (Phase::Promoting, |_| {}, 1),
+        (Phase::Delivered, |_| {}, 0),
+        // A webhook writes to no branch.
+        (Phase::Pending, |sim| sim.policy_of("staging").writes_to = None, 0),
+    ];
+    for (phase, change, expected) in cases {
+        let mut sim = committed();
+        sim.promotions[0].phase = phase;
+        sim.runs("staging", "s", B, Health::Ready);
+        change(&mut sim);
+        let mut looks = 0;
+        while sim.step() > 0 {
+            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
+        }
+        assert_eq!((looks, sim.phases("staging")), (expected, vec!["1.1.0 Succeeded".into()]), "{phase:?}");
+        let of_staging = |effect: &&Effect| matches!(effect, Effect::Updated(place, _) if place == "staging");
+        assert_eq!(sim.effects.iter().filter(of_staging).count(), 1, "{phase:?}: it is delivered again");
     }
 }

@@ -251,6 +251,7 @@ impl Simulation {
                 promotion.message = message;
             }
             Action::Follow { .. } => {}
+            Action::FindDelivery { promotion } => self.promotion(&promotion).is_checked = true,
             Action::CheckDelivered { promotion, is_last } => {
                 self.promotion(&promotion).is_checked = is_last;
                 if let Some(at) = self.lost.iter().position(|lost| *lost == promotion) {

@@ -66,6 +66,13 @@ pub(crate) fn deliver<'a>(
     })
 }
 
+/// Finds the change request of an earlier try, if it is open or merged.
+pub(crate) async fn find_delivery(resources: &Resources, order: &Order) -> DeliveryResult<Option<Delivered>> {
+    let Some(job) = ChangeRequestJob::of(resources, order)? else { return Ok(None) };
+    let found = job.find_earlier().await?;
+    Ok(found.filter(|found| matches!(found, Delivered::Proposed { .. })))
+}
+
 impl ChangeRequestJob<'_> {
     async fn propose(&self, began: Instant) -> DeliveryResult<Delivered> {
         if self.branch == self.target.base {

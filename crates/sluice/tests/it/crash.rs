@@ -2,6 +2,7 @@
 //! No promotion is lost, and none is made twice.
 
 use anyhow::{Context, Result, ensure};
+use kube::api::ListParams;
 use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
@@ -144,6 +145,41 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
                 releases::runs(fixture.place.leaf("prod"), n, &name, "1.1.0", true).await?;
                 fixture.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await?;
             }
+        }
+        Ok(())
+    })
+}
+
+/// Flux applies what was pushed before another controller has started.
+#[test]
+fn a_promotion_whose_targets_run_the_revision_after_a_crash_names_its_delivery() -> Result<()> {
+    run(async {
+        let mut fixture = CrashFixture::new().await?;
+        let url = fixture.repo.url();
+        let commit = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
+        let request = format!("{{pull-request: {{type: gitea, url: {url:?}, secretRef: {{name: forge}}}}}}");
+        let cases = [("after-push", &commit), ("before-outcome", &commit), ("before-outcome", &request)];
+        for (i, (point, strategy)) in cases.into_iter().enumerate() {
+            let name = format!("app-{i}");
+            fixture.application(&name, strategy).await?;
+            fixture.die_at(&name, point).await?;
+            if strategy == &request {
+                let number = fixture.only_pull(&name).await?;
+                fixture.repo.merge(number).await?;
+            }
+            let n = fixture.place.namespace.clone();
+            releases::runs(fixture.place.leaf("prod"), &n, &name, "1.1.0", true).await?;
+            fixture.controller.restart(i == 0)?;
+            let succeeded = fixture.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await;
+            succeeded.with_context(|| format!("{point}: {}", fixture.controller.tail()))?;
+            let all = fixture.place.promotions().list(&ListParams::default()).await?;
+            let of_app = all.into_iter().filter(|p| p.spec.pipeline == name);
+            let status = of_app.filter_map(|p| p.status).next().context("no status")?;
+            let log = fixture.repo.log("main")?;
+            let is_named = |id: &String| log.iter().any(|commit| commit.sha == *id);
+            ensure!(status.commit.as_ref().is_some_and(is_named), "{point}: {status:?}");
+            ensure!(status.times.contains_key("Delivered"), "{point}: {status:?}");
+            ensure!(status.delivered_to.is_some(), "{point}: {status:?}");
         }
         Ok(())
     })

@@ -182,6 +182,12 @@ impl ControllerSimulation {
                 "P9: {name} does not name its commit: {status:?}"
             );
             assert!(!has_commit || was_made, "P9: {name} names a commit that was not made");
+            let made = format!("{name}.{}", status.round);
+            let is_named = status.commit.as_ref() == Some(&made) || !self.commit_branches.contains_key(&made);
+            assert!(
+                phase != Phase::Succeeded || is_named,
+                "P9: {name} does not name the commit that delivered it: {status:?}"
+            );
             assert!(
                 phase == Phase::Rejected || was_made || !is_rejected(&self.rejections, object),
                 "P7: the rejection of {name} is lost: {:?} {status:?}",

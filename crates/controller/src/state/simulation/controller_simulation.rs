@@ -516,6 +516,11 @@ impl ControllerSimulation {
                 let delivered = effect.filter(|_| fault == EffectFault::None);
                 JobOutcome::Delivery(delivered.ok_or_else(|| ActError::Delivery(failed())))
             }
+            Work::FindDelivery => {
+                let found = self.find_commit(&promotion.name_any(), order);
+                let answer = if fault == EffectFault::None { Ok(found) } else { Err(failed()) };
+                JobOutcome::Find(answer.map_err(ActError::Delivery))
+            }
             Work::Follow { .. } | Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => {
                 unreachable!("a forge carries it out")
             }

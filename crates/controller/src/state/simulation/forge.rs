@@ -155,24 +155,39 @@ impl ControllerSimulation {
                 let withdrawn = self.withdraw_request(job, request, fault);
                 Some(JobOutcome::Withdrawal(withdrawn.map_err(ActError::Delivery)))
             }
-            Work::Deliver(_) | Work::CheckCommit(_) => None,
+            Work::FindDelivery if matches!(job.order.strategy, DeliveryStrategy::PullRequest { .. }) => {
+                let version = version_of(&job.promotion.spec.revision);
+                let found = self.find_earlier(&job.order, version);
+                let proposed = found.filter(|found| matches!(found, Delivered::Proposed { .. }));
+                let answer = if fault == EffectFault::None { Ok(proposed) } else { Err(failed()) };
+                Some(JobOutcome::Find(answer.map_err(ActError::Delivery)))
+            }
+            Work::Deliver(_) | Work::CheckCommit(_) | Work::FindDelivery => None,
         }
     }
 
     /// Commits as delivery does: an earlier commit of the same promotion and round is found again.
     pub(super) fn commit(&mut self, name: &str, order: &Order, promotion: &Promotion) -> Delivered {
         let commit = format!("{name}.{}", order.round);
-        self.commit_branches.insert(commit.clone(), branch_of(order).unwrap_or_default().into());
         let environment = ENVIRONMENTS.iter().find(|e| **e == promotion.spec.environment).unwrap();
         let version = version_of(&promotion.spec.revision);
-        let is_new = self.commits.insert((name.into(), order.round));
-        if is_new && self.files[environment] == version {
+        self.commits.insert((name.into(), order.round));
+        if let Some(found) = self.find_commit(name, order) {
+            return found;
+        }
+        if self.files[environment] == version {
             return Delivered::AlreadySet { commit };
         }
-        if is_new {
-            self.files.insert(environment, version);
-        }
+        self.commit_branches.insert(commit.clone(), branch_of(order).unwrap_or_default().into());
+        self.files.insert(environment, version);
         Delivered::Committed { commit }
+    }
+
+    /// The commit by which an earlier try has delivered this round of a promotion.
+    pub(super) fn find_commit(&self, name: &str, order: &Order) -> Option<Delivered> {
+        let commit = format!("{name}.{}", order.round);
+        let is_there = self.commit_branches.get(&commit).map(String::as_str) == branch_of(order);
+        is_there.then_some(Delivered::Committed { commit })
     }
 
     /// Delivers by change request as `change_request/propose.rs` does.
