@@ -16,6 +16,7 @@ use super::pending_event::PendingEvent;
 use super::progress_event_fields::{self, object_of};
 use super::progress_queue::{MAX_SENDERS, ProgressQueue, send_with_retries};
 use super::promotion_events::{Notice, Regarding};
+use super::unwritten_status::UnwrittenStatus;
 use crate::metrics::Metrics;
 use crate::timeout::{API_CALL_TIMEOUT, within};
 use crate::watch::parsed_object::UnreadableObject;
@@ -23,10 +24,6 @@ use crate::watch::read_error::api_error_message;
 
 /// The longest note of an event, in bytes.
 pub(crate) const MAX_NOTE_BYTES: usize = 1000;
-
-/// The note about an object that is too large for its status.
-const TOO_LARGE: &str = "the status cannot be written, and shows an earlier state: with its spec, labels, annotations and \
-                         managedFields the object is larger than the API server stores; remove what it does not need";
 
 /// Sends events.
 #[derive(Clone)]
@@ -60,7 +57,7 @@ impl Events {
             }
             PendingEvent::Unreadable("Pipeline", object) => self.unreadable::<Pipeline>(*object),
             PendingEvent::Unreadable(_, object) => self.unreadable::<Promotion>(*object),
-            PendingEvent::TooLarge(object) => self.too_large(*object),
+            PendingEvent::StatusNotWritten(about, why) => self.status_not_written(*about, &why),
         }
     }
 
@@ -137,9 +134,9 @@ impl Events {
         self.publish(event, about, bad.metadata.name.unwrap_or_default());
     }
 
-    fn too_large(&self, about: ObjectReference) {
+    fn status_not_written(&self, about: ObjectReference, why: &UnwrittenStatus) {
         let name = about.name.clone().unwrap_or_default();
-        self.publish(event(true, "StatusTooLarge", TOO_LARGE, "Record"), about, name);
+        self.publish(event(true, why.reason, &why.note, "Record"), about, name);
     }
 
     /// Writes the event that a caller signed a call of the hook server with a key for another purpose.

@@ -13,6 +13,7 @@ pub mod status;
 pub mod status_size;
 mod summary;
 pub mod tampered;
+pub mod unwritten_status;
 
 pub use create::create;
 

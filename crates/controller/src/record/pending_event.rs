@@ -8,6 +8,7 @@ use sluice_api::promotion::{Promotion, PromotionStatus};
 
 use super::promotion::RecordChange;
 use super::promotion_events::{Notice, notice};
+use super::unwritten_status::UnwrittenStatus;
 use crate::watch::parsed_object::UnreadableObject;
 
 /// An event that is to be sent.
@@ -26,8 +27,8 @@ pub enum PendingEvent {
     },
     /// An object of this kind cannot be read, so its status cannot say that.
     Unreadable(&'static str, Box<UnreadableObject>),
-    /// The status of this object cannot be written, because the object is too large.
-    TooLarge(Box<ObjectReference>),
+    /// The status of this object cannot be written until a person does something.
+    StatusNotWritten(Box<ObjectReference>, UnwrittenStatus),
 }
 
 impl PendingEvent {

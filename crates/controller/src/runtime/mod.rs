@@ -27,6 +27,7 @@ use crate::observe::ObserveScope;
 use crate::options::{ControllerOptions, Replica};
 use crate::pipeline_key::PipelineKey;
 use crate::record::event_sender::Events;
+use crate::record::unwritten_status::write_error_message;
 use crate::shard::{LeaseCommand, Shards};
 use crate::snapshots::{Shown, SnapshotRequests};
 use crate::state::effect::{Effect, MetricUpdate, Now, Resync};
@@ -38,7 +39,7 @@ use commit_status::CommitStatuses;
 use jobs::Jobs;
 use records::Records;
 use sluice_core::fleet::ClusterKey;
-use status_writer::{StatusWriter, write_error_message};
+use status_writer::StatusWriter;
 
 /// The longest pause between two rounds of the loop, for liveness.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);

@@ -22,12 +22,12 @@ use sluice_api::{FIELD_MANAGER, Pipeline, Promotion, lenient};
 use sluice_delivery::FairQueue;
 use tokio::sync::mpsc;
 
+use crate::record::unwritten_status::UNDECLARED;
 use crate::resource_version::version_of;
 use crate::state::Input;
 use crate::state::cached::HasHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
 use crate::timeout::{API_CALL_TIMEOUT, within};
-use crate::watch::read_error::api_error_message;
 
 /// How many statuses are written at the same time: enough to keep an API server busy.
 const MAX_CONCURRENT_WRITES: usize = 32;
@@ -252,10 +252,6 @@ struct WrittenMetadata {
     resource_version: String,
 }
 
-/// What the API server says of fields that the definition of the kind does not have (`NewStrictDecodingError` in
-/// runtime/error.go of apimachinery). Their names follow.
-const UNDECLARED: &str = "strict decoding error: ";
-
 /// Returns the error of a patch without the object that it would have made, which the API server quotes before the cause.
 fn without_object(error: kube::Error) -> kube::Error {
     match error {
@@ -267,18 +263,6 @@ fn without_object(error: kube::Error) -> kube::Error {
             kube::Error::Api(status)
         }
         other => other,
-    }
-}
-
-/// Returns why a status cannot be written, and what to do if the definitions are older than Sluice.
-pub fn write_error_message(error: &kube::Error) -> String {
-    let message = api_error_message(error);
-    match error {
-        kube::Error::Api(e) if e.message.starts_with(UNDECLARED) => format!(
-            "{message}: the CRDs are of an older version of Sluice; apply those of this version: \
-             sluice crds | kubectl apply --server-side -f -"
-        ),
-        _ => message,
     }
 }
 

@@ -33,10 +33,10 @@ pub mod status_pace;
 pub mod status_queue;
 pub mod stored_time;
 mod timers;
-mod too_large;
 mod unguarded_approvals;
 pub(crate) mod unread_metadata;
 mod unreadable;
+mod unwritten_status;
 mod waiting_branches;
 mod withdrawals;
 
@@ -340,7 +340,7 @@ impl State {
             },
             WriteOutcome::Conflict(stored) => self.status_conflict(owner, *stored),
             WriteOutcome::Withheld => self.mark_status_unknown(owner),
-            WriteOutcome::Failed(error) => self.report_too_large(owner, &error),
+            WriteOutcome::Failed(error) => self.report_unwritten(owner, &error),
             WriteOutcome::Gone => {}
         }
     }

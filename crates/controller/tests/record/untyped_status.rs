@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use serde_json::json;
 use sluice_api::{Pipeline, PipelineStatus};
 use sluice_controller::pipeline_key::PipelineKey;
-use sluice_controller::runtime::status_writer::write_error_message;
+use sluice_controller::record::unwritten_status::UnwrittenStatus;
 use sluice_controller::state::status_queue::{Basis, StatusOwner, WriteOutcome, serialize_status};
 use sluice_delivery::FencingToken;
 use sluice_testkit::{ControlPlane, WAIT_TIMEOUT, eventually, install_crds};
@@ -91,10 +91,10 @@ async fn a_status_with_a_field_that_older_crds_do_not_have_names_the_command_tha
     let mut writer = Writer::new(client.clone());
     let outcome = writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
     let WriteOutcome::Failed(error) = outcome else { anyhow::bail!("not failed: {outcome:?}") };
-    let message = write_error_message(&error);
-    ensure!(
-        message.contains("observedGeneration") && message.contains("sluice crds | kubectl apply"),
-        message
-    );
+    let event = UnwrittenStatus::of(&error).context("no event")?;
+    ensure!(event.reason == "CrdsOutdated", "{event:?}");
+    for part in ["observedGeneration", "sluice crds | kubectl apply"] {
+        ensure!(event.note.contains(part), "{event:?}");
+    }
     Ok(())
 }

@@ -214,6 +214,7 @@ pub const PROGRESS: &[Case] = &[
     ),
     case(UNREADABLE, "Unreadable", Shown::Elsewhere("an event of the object, in sluice events"), ""),
     case(UNREADABLE, "StatusTooLarge", Shown::Elsewhere("an event of the object, in sluice events"), ""),
+    case(UNREADABLE, "CrdsOutdated", Shown::Elsewhere("an event of the object, in sluice events"), ""),
     case(
         PROMOTION,
         "WaitingForGate",

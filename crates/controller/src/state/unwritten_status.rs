@@ -1,19 +1,18 @@
-//! Objects whose status cannot be written, because labels or annotations of people have made them too large. The status
-//! cannot say that, so an event does.
+//! Objects whose status cannot be written until a person does something. The status cannot say that, so an event does.
 
 use kube::{Error, Resource};
-use sluice_api::too_large::is_too_large;
 
 use super::State;
 use super::effect::Effect;
 use super::status_queue::StatusOwner;
 use crate::record::pending_event::PendingEvent;
+use crate::record::unwritten_status::UnwrittenStatus;
 
 impl State {
-    /// Reports that the status of an object cannot be written, if that is the cause of the error.
-    pub(super) fn report_too_large(&mut self, owner: &StatusOwner, error: &Error) {
-        let Error::Api(status) = error else { return };
-        if !is_too_large(status) || !self.statuses.begins_report(owner, self.now.instant) {
+    /// Reports that the status of an object cannot be written, if only a person can end that.
+    pub(super) fn report_unwritten(&mut self, owner: &StatusOwner, error: &Error) {
+        let Some(why) = UnwrittenStatus::of(error) else { return };
+        if !self.statuses.begins_report(owner, self.now.instant) {
             return;
         }
         let object = match owner {
@@ -23,7 +22,7 @@ impl State {
             }
         };
         if let Some(object) = object {
-            self.emit(Effect::SendEvent(PendingEvent::TooLarge(Box::new(object))));
+            self.emit(Effect::SendEvent(PendingEvent::StatusNotWritten(Box::new(object), why)));
         }
     }
 }
@@ -47,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_does_not_fit_is_reported_once_until_it_is_stored() {
+    fn a_status_that_only_a_person_lets_be_written_is_reported_once_until_it_is_stored() {
         let owner = StatusOwner::Promotion(key(), "p".into());
         let mut state = proposed();
         state.change(&key(), "p", &RecordChange::WithdrawalBegins);
@@ -56,12 +55,14 @@ mod tests {
         };
         let stored = || WriteOutcome::Stored(StoredVersion { version: 9, is_over_edit: false });
         let too_large = || failed(500, "etcdserver: request is too large");
-        for (outcome, is_reported) in [
-            (failed(500, "no leader"), false),
-            (too_large(), true),
-            (too_large(), false),
-            (stored(), false),
-            (too_large(), true),
+        let of_older_crds = || failed(422, "strict decoding error: unknown field \"status.commit\"");
+        for (outcome, expected) in [
+            (failed(500, "no leader"), None),
+            (too_large(), Some("StatusTooLarge")),
+            (too_large(), None),
+            (stored(), None),
+            (of_older_crds(), Some("CrdsOutdated")),
+            (of_older_crds(), None),
         ] {
             if !state.statuses.is_writing(&owner) {
                 state.change(&key(), "p", &RecordChange::Withdrawn);
@@ -69,10 +70,13 @@ mod tests {
             let number = number(&mut state);
             state.status_written(&owner, number, outcome);
             let reported = state.effects.iter().filter_map(|effect| match effect {
-                Effect::SendEvent(PendingEvent::TooLarge(about)) => about.name.clone(),
+                Effect::SendEvent(PendingEvent::StatusNotWritten(about, why)) => {
+                    Some((about.name.clone(), why.reason))
+                }
                 _ => None,
             });
-            assert_eq!(reported.collect::<Vec<_>>(), Vec::from_iter(is_reported.then_some("p".to_string())));
+            let expected = expected.map(|reason| (Some("p".into()), reason));
+            assert_eq!(reported.collect::<Vec<_>>(), Vec::from_iter(expected));
         }
     }
 }
