@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::hub::Hub;
 use crate::page::pipeline_row::row;
+use crate::pipeline_search::SearchedFacts;
 
 /// How often a stream looks for changes, at most.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
@@ -29,8 +30,8 @@ pub(crate) struct ShownPipeline {
     pub screen: PipelineScreen,
     /// The row of the list, as HTML.
     pub row: Arc<str>,
-    /// What a search looks at, in small letters.
-    pub words: String,
+    /// What a search looks at.
+    pub searched: SearchedFacts,
     /// The version of the hub's objects since which it is so.
     pub since: u64,
 }
@@ -157,16 +158,6 @@ fn show(stored: &StoredPipeline, promotions: &[Arc<Promotion>], since: u64) -> S
     let pipeline = stored.whole();
     let screen = status(&pipeline, promotions, Timestamp::now());
     let row = row(&pipeline, &screen).into_string().into();
-    let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
-    let clusters = targets.filter_map(|target| target.cluster_ref.as_ref().map(|cluster| &cluster.name));
-    let revisions = screen
-        .environments
-        .iter()
-        .flat_map(|line| line.runs.iter().chain(line.incoming.as_ref().map(|(revision, _)| revision)));
-    let application = screen.application.iter().map(|application| &application.name);
-    let names = [&screen.namespace, &screen.name].into_iter().chain(application);
-    let words = names.chain(revisions).chain(clusters);
-    let words: Vec<String> = words.map(|word| word.to_lowercase()).collect();
-    let words = words.join(" ");
-    ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, words, since }
+    let searched = SearchedFacts::of(&pipeline, &screen);
+    ShownPipeline { stored: stored.clone(), promotions: promotions.to_vec(), screen, row, searched, since }
 }

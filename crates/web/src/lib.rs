@@ -31,6 +31,7 @@ mod person_action;
 mod pipeline_filter;
 mod pipeline_groups;
 mod pipeline_routes;
+mod pipeline_search;
 mod problem;
 mod provider_http;
 mod reconcile_route;

@@ -107,7 +107,9 @@ pub(crate) struct ActionRequest {
 pub(crate) struct PipelinesQuery {
     /// Only this namespace.
     pub namespace: String,
-    /// Only those that have each of these words in their name, namespace, clusters or revisions.
+    /// Only those that have each of these words in their name, namespace, application, clusters or revisions. A word such as
+    /// `cluster:eu` is looked for at the beginning of one kind of fact: `namespace`, `application`, `cluster`, `health` or
+    /// `revision`.
     pub search: String,
     /// Only those with an environment that needs a `person`, has `failed`, is `moving` or is `unreadable`.
     pub of: String,
@@ -185,7 +187,7 @@ async fn list<H: Hub>(
         let screen = &shown.screen;
         after.as_ref().is_none_or(|(namespace, name)| (&screen.namespace, &screen.name) > (namespace, name))
             && (query.namespace.is_empty() || query.namespace == screen.namespace)
-            && wanted.iter().all(|word| shown.words.contains(word))
+            && shown.searched.have(&wanted)
             && of.is_none_or(|of| of.is_of(screen))
     };
     let mut found = visible.into_iter().map(AsRef::as_ref).filter(is_wanted);

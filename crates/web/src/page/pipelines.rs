@@ -28,11 +28,8 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
     let wanted = search_words(&query.q)?;
     let board = api.boards.current(&api.hub).await;
     let visible = visible_pipelines(api, caller, &board).await?;
-    let found: Vec<&Arc<ShownPipeline>> = visible
-        .iter()
-        .copied()
-        .filter(|shown| wanted.iter().all(|word| shown.words.contains(word)))
-        .collect();
+    let found: Vec<&Arc<ShownPipeline>> =
+        visible.iter().copied().filter(|shown| shown.searched.have(&wanted)).collect();
     // An unknown filter or grouping in an old link shows all, without groups.
     let filter = PipelineFilter::parse(&query.of).unwrap_or_default();
     let grouping = Grouping::parse(&query.group);

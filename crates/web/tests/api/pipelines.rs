@@ -164,6 +164,14 @@ async fn pipelines_are_chosen_by_the_parameters() {
         ("search=shop%202.14.1", &["shop/checkout"]),
         ("of=person", &["apps/podinfo", "evil/evil", "shop/checkout"]),
         ("search=absent", &[]),
+        ("search=13.0", &["shop/checkout"]),
+        ("search=revision:13.0", &[]),
+        ("search=revision:2.13", &["shop/checkout"]),
+        ("search=Health:Failed", &["evil/evil", "shop/checkout"]),
+        ("search=health:failed%20namespace:shop", &["shop/checkout"]),
+        ("search=health", &[]),
+        ("search=application:podinfo%20mailer", &["shop/mailer"]),
+        ("search=podinfo:6", &[]),
     ] {
         let (_, body) = ask("viewer", &format!("/api/v1/pipelines?{query}")).await;
         assert_eq!(names(&body), expected, "{query}");
