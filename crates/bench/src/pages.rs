@@ -19,9 +19,11 @@ pub async fn measure(
     table: &mut ResultTable,
 ) -> Result<()> {
     let viewer = server.viewers.first().context("nobody looks")?;
-    let answers = ask(&format!("{}{LIST}", server.base), viewer).await?;
     let what = format!("page of {} pipelines, of {}", listed(fleet), fleet.size);
-    add(table, &what, &answers, Some(Budget { time: Duration::from_millis(50), size: 60_000 }));
+    for (what, group) in [(what.as_str(), ""), ("  in groups by health", "&group=health")] {
+        let answers = ask(&format!("{}{LIST}{group}", server.base), viewer).await?;
+        add(table, what, &answers, Some(Budget { time: Duration::from_millis(50), size: 60_000 }));
+    }
     let pipeline = format!("{}/pipelines/{PIPELINES_NAMESPACE}/app-00007", server.base);
     add(table, "page of one of them", &ask(&pipeline, viewer).await?, None);
     Ok(())
