@@ -198,7 +198,8 @@ pub(super) enum Admission {
     /// The object is kept. This many bytes are released: those of its earlier state, and those of namespaces that are
     /// left out to make room.
     Kept(usize),
-    /// The object is left out, with all objects of its namespace, which had this many bytes.
+    /// The object is left out, because its list has another one of its name, or with all objects of its namespace, which had
+    /// this many bytes.
     LeftOut(usize),
 }
 
@@ -226,6 +227,10 @@ impl NamespaceShares {
             return Admission::LeftOut(0);
         }
         let id = shares.id(key);
+        // No API server lists two objects of one name. The list holds each, and only one would be charged.
+        if shares.is_listing && shares.kept.get(namespace).is_some_and(|kept| kept.contains_key(&id)) {
+            return Admission::LeftOut(0);
+        }
         let take = |sizes: &mut Sizes| sizes.get_mut(namespace).and_then(|of| of.remove(&id)).unwrap_or(0);
         let (less, outdated) = (take(&mut shares.kept), take(&mut shares.outdated));
         let room = all.change((cluster, namespace), less + outdated, bytes);
@@ -361,6 +366,22 @@ mod tests {
             }
         }
         shares.finish_list((all, &HUB));
+    }
+
+    #[test]
+    fn an_object_counts_once_in_a_list() {
+        let (shares, all) = (NamespaceShares::new(true), NamespaceMemory::new(1 << 20));
+        for _ in 0..2 {
+            shares.start_list((&all, &HUB));
+            let mut admit = |n| shares.admit((&all, &HUB), &key("apps", n), 1 << 10);
+            let admitted = [0, 0, 1, 0].map(&mut admit);
+            let is_kept = admitted.map(|admission| matches!(admission, Admission::Kept(_)));
+            assert_eq!(is_kept, [true, false, true, false]);
+            shares.finish_list((&all, &HUB));
+            assert_eq!((used(&all), left_out(&shares).len()), (2 << 10, 0));
+        }
+        // A watch reports an object again.
+        assert!(matches!(shares.admit((&all, &HUB), &key("apps", 0), 1), Admission::Kept(_)));
     }
 
     fn left_out(shares: &NamespaceShares) -> Vec<String> {

@@ -44,6 +44,7 @@ enum Attack {
     ListBomb,
     HugeObject,
     ManySmallObjects,
+    OneNameAgain,
     FatObjects,
     EndlessLine,
     UnfinishedLines,
@@ -53,8 +54,8 @@ enum Attack {
     ExpiringWatches,
 }
 
-/// The most memory that an attack may take, in MiB. With a limit of 512 MiB, the rest is for the process itself.
-const MAX_GROWTH: usize = 384;
+/// The most memory that an attack may take, in MiB: what observed objects may take here, and half as much for all else.
+const MAX_GROWTH: usize = 192;
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A few KiB of gzip that decompress to a list with 16 MiB of spaces.
@@ -91,6 +92,9 @@ fn deployment(n: usize, padding: &str) -> String {
 }
 
 const LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":["#;
+/// An object of each kind.
+const SAME_NAME: &str =
+    r#"{"metadata":{"name":"x","namespace":"apps","uid":"u","resourceVersion":"1"},"spec":{},"status":{}},"#;
 const EMPTY: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
 
 fn objects(each: impl Fn(usize) -> String + Send + 'static) -> Body {
@@ -137,6 +141,9 @@ fn answer(attack: Attack, request: &Request) -> Response {
         (_, "/version") => json_body(Body::from("{}")),
         (_, "/apis") => json_body(Body::from(r#"{"groups":[]}"#)),
         (Attack::UnfinishedLines, _) if is_watch => json_body(unfinished_line()),
+        (Attack::OneNameAgain, _) if !is_watch => {
+            json_body(endless(LIST, Bytes::from(SAME_NAME.repeat(1000))))
+        }
         _ if !of_deployments && is_watch => {
             json_body(Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>()))
         }
@@ -232,6 +239,7 @@ fn each_attack_of_a_cluster_ends_with_an_error_and_takes_little_memory() -> Resu
             "deployments of cluster fleet/hostile are too large to watch: it sends an object of",
         ),
         (Attack::ManySmallObjects, "it lists more than 250000 objects"),
+        (Attack::OneNameAgain, "it lists more than 250000 objects"),
         (Attack::FatObjects, "its objects take more than"),
         (Attack::EndlessLine, "it sends an object of more than 16 MiB"),
         (Attack::EventFlood, "changes a second"),
