@@ -99,8 +99,8 @@ impl Delivery {
         self.0.drop_rejected_token(order, status)
     }
 
-    /// Finds what an earlier try to deliver an order has left: its commit in the branch, or its change request, whose labels and
-    /// reviewers are completed. Pushes, opens and closes nothing.
+    /// Finds the delivery of an order by an earlier try: its commit in the branch, or its merged change request. Pushes, opens
+    /// and closes nothing.
     ///
     /// # Errors
     /// When git or a call to the forge fails.

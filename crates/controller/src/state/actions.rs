@@ -188,7 +188,9 @@ impl State {
         if matches!(work, Work::Deliver(_)) {
             self.requeue_at(key, started + slow_delivery::AFTER);
         }
-        let in_flight = InFlight { promotion: name, needs_open_gates, fencing_token, started };
+        let finds_delivery = matches!(work, Work::FindDelivery);
+        let in_flight =
+            InFlight { promotion: name, needs_open_gates, finds_delivery, fencing_token, started };
         self.in_flight.insert((pipeline.clone(), place.clone()), in_flight);
         let job = Job { pipeline, place, order, secret, strategy, promotion, work };
         self.emit(Effect::Start(Box::new(job)));

@@ -91,13 +91,22 @@ impl State {
         }
     }
 
-    /// Looks for a delivery that is not recorded, before a promotion ends whose targets run the revision. No other process has
-    /// tried to deliver a promotion at its first try.
+    /// Looks for a delivery that is not recorded, before a promotion ends. No other process has tried to deliver a promotion at
+    /// its first try. A delivery in flight of a promotion that a person has rejected is revoked, and looked for after that.
     pub(super) fn find_delivery(&mut self, key: &PipelineKey, name: &str) {
-        let promotion = key.promotion(name);
-        let until = self.schedule.last_check_until(&promotion, self.now.instant);
+        let Some(record) = self.record(key, name) else { return };
+        let (object, is_first_try) = (record.object().clone(), record.is_first_try);
+        let (promotion, now) = (key.promotion(name), self.now.instant);
+        if let Some(in_flight) = self.in_flight.get(&(key.clone(), object.spec.place())) {
+            // Its end is the time for the look.
+            if object.spec.rejection.is_some() && !in_flight.finds_delivery {
+                self.revoke_in_flight_of(key, &object);
+            }
+            return;
+        }
+        let until = self.schedule.last_check_until(&promotion, now);
         self.requeue_at(key, until);
-        if self.record(key, name).is_some_and(|record| record.is_first_try) {
+        if is_first_try {
             self.schedule.lost_commit_check_ended(&promotion);
             self.enqueue(key);
         } else if let Some(prepared) = self.prepare(key, name, StrategySource::Environment) {

@@ -136,6 +136,8 @@ struct InFlight {
     promotion: String,
     /// Whether it was started because all gates of a proposed promotion were open: a poll that may merge, or a rebuild.
     needs_open_gates: bool,
+    /// Whether it only looks for a delivery.
+    finds_delivery: bool,
     fencing_token: FencingToken,
     started: Instant,
 }

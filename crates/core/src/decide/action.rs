@@ -36,8 +36,8 @@ pub enum Action {
         /// True if the timeout of the promotion has passed: the promotion fails after the check, unless its commit is gone.
         is_last: bool,
     },
-    /// Look for the delivery by an earlier try whose result may not be recorded. The targets run the revision, so the promotion
-    /// succeeds after the look in any case.
+    /// Look for the delivery by an earlier try whose result may not be recorded, before the promotion ends: its targets run the
+    /// revision, or a person has rejected it.
     FindDelivery {
         /// The promotion's name.
         promotion: String,

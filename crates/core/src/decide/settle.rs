@@ -27,7 +27,12 @@ pub(super) fn settle(
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
     let rejected = promotion.rejected.as_ref().filter(|_| promotion.is_rejected());
+    let find = Action::FindDelivery { promotion: promotion.name.clone() };
     if let Some(why) = rejected.filter(|_| promotion.phase != Phase::Rejected) {
+        if may_have_unrecorded_delivery(lane, promotion) {
+            decision.actions.push(find);
+            return true;
+        }
         // Neither a request for another try that came before the rejection nor a target that runs the revision undoes it.
         let answers = promotion.retry.clone();
         let to = Transition::of(promotion, Phase::Rejected, "Rejected", why.clone());
@@ -40,8 +45,8 @@ pub(super) fn settle(
     if runs(lane, &promotion.revision)
         && lane.facts.evidence.has_settled(lane.environment, &promotion.revision)
     {
-        if may_have_unrecorded_delivery(lane, promotion) && !promotion.is_checked {
-            decision.actions.push(Action::FindDelivery { promotion: promotion.name.clone() });
+        if may_have_unrecorded_delivery(lane, promotion) {
+            decision.actions.push(find);
         } else {
             let message = format!("{} runs {} and is healthy", lane.environment.name, promotion.revision);
             decision.record(promotion, Phase::Succeeded, "Succeeded", message);
@@ -136,9 +141,15 @@ fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
 }
 
-/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded.
+/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded. While a
+/// gate is closed, nothing is tried.
 fn may_have_unrecorded_delivery(lane: Lane<'_>, promotion: &Promotion) -> bool {
-    matches!(promotion.phase, Phase::Pending | Phase::Promoting) && lane.writes_to_branch()
+    let has_open_gates = |policy| verdicts(lane, policy, promotion).iter().all(|gate| gate.open);
+    let may_be_tried = match promotion.phase {
+        Phase::Pending => lane.environment.policy.as_ref().is_some_and(has_open_gates),
+        phase => phase == Phase::Promoting,
+    };
+    may_be_tried && lane.writes_to_branch() && !promotion.is_checked
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

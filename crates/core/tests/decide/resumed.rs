@@ -260,3 +260,24 @@ fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_
         assert_eq!(sim.effects.iter().filter(of_staging).count(), 1, "{phase:?}: it is delivered again");
     }
 }
+
+/// The commit stays in git, so its promotion is delivered. Without an approval nothing was tried.
+#[test]
+fn a_rejection_comes_after_a_look_for_a_delivery_that_was_not_recorded() {
+    for (manual, approved, expected) in [(false, false, 1), (true, true, 1), (true, false, 0)] {
+        let mut sim = committed();
+        sim.policy_of("staging").manual = manual;
+        let promotion = &mut sim.promotions[0];
+        (promotion.phase, promotion.approved) = (Phase::Pending, approved);
+        promotion.rejected = Some("rejected by ann: no".into());
+        let mut looks = 0;
+        while sim.step() > 0 {
+            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
+        }
+        assert_eq!(
+            (looks, sim.phases("staging")),
+            (expected, vec!["1.1.0 Rejected".into()]),
+            "{manual} {approved}"
+        );
+    }
+}

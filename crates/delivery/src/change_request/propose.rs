@@ -66,11 +66,12 @@ pub(crate) fn deliver<'a>(
     })
 }
 
-/// Finds the change request of an earlier try, if it is open or merged.
+/// Finds the change request of an earlier try, if it is merged. An open one has delivered nothing, and may be used by the next
+/// promotion.
 pub(crate) async fn find_delivery(resources: &Resources, order: &Order) -> DeliveryResult<Option<Delivered>> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else { return Ok(None) };
     let found = job.find_earlier().await?;
-    Ok(found.filter(|found| matches!(found, Delivered::Proposed { .. })))
+    Ok(found.filter(|found| matches!(found, Delivered::Proposed { merged: true, .. })))
 }
 
 impl ChangeRequestJob<'_> {

@@ -2,7 +2,11 @@
 //! No promotion is lost, and none is made twice.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::ListParams;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use sluice_api::Promotion;
+use sluice_api::promotion::PromotionStatus;
 use sluice_testkit::fault_injection::{ApiServerProxy, WriteFault};
 use sluice_testkit::{ForgeRepo, shared_gitea};
 
@@ -81,6 +85,21 @@ impl CrashFixture {
         self.controller.restart_to_die_at(point)?;
         releases::runs(self.place.leaf("dev"), &self.place.namespace, name, "1.1.0", true).await?;
         self.controller.dies(SOON).await.with_context(|| point.to_string())
+    }
+
+    /// Returns the promotion of an application that has had only one.
+    async fn only_promotion(&self, name: &str) -> Result<Promotion> {
+        let all = self.place.promotions().list(&ListParams::default()).await?;
+        all.into_iter().find(|promotion| promotion.spec.pipeline == name).context("no promotion")
+    }
+
+    /// Ensures that a status names a commit of the branch, and when and where it was delivered.
+    fn ensure_names_its_delivery(&self, status: &PromotionStatus) -> Result<()> {
+        let log = self.repo.log("main")?;
+        let is_named = |id: &String| log.iter().any(|commit| commit.sha == *id);
+        ensure!(status.commit.as_ref().is_some_and(is_named), "{status:?}");
+        ensure!(status.times.contains_key("Delivered") && status.delivered_to.is_some(), "{status:?}");
+        Ok(())
     }
 
     /// Returns the number of the only pull request for prod, which must be open.
@@ -172,14 +191,34 @@ fn a_promotion_whose_targets_run_the_revision_after_a_crash_names_its_delivery()
             fixture.controller.restart(i == 0)?;
             let succeeded = fixture.place.until_promotions(&name, "prod", &["1.1.0 Succeeded"]).await;
             succeeded.with_context(|| format!("{point}: {}", fixture.controller.tail()))?;
-            let all = fixture.place.promotions().list(&ListParams::default()).await?;
-            let of_app = all.into_iter().filter(|p| p.spec.pipeline == name);
-            let status = of_app.filter_map(|p| p.status).next().context("no status")?;
-            let log = fixture.repo.log("main")?;
-            let is_named = |id: &String| log.iter().any(|commit| commit.sha == *id);
-            ensure!(status.commit.as_ref().is_some_and(is_named), "{point}: {status:?}");
-            ensure!(status.times.contains_key("Delivered"), "{point}: {status:?}");
-            ensure!(status.delivered_to.is_some(), "{point}: {status:?}");
+            let delivery = fixture.only_promotion(&name).await?.status.context("no status")?;
+            fixture.ensure_names_its_delivery(&delivery).with_context(|| point)?;
+        }
+        Ok(())
+    })
+}
+
+/// The commit stays in git, so the rejection came too late. A promotion that was not delivered is rejected.
+#[test]
+fn a_rejection_after_a_crash_does_not_hide_a_delivery() -> Result<()> {
+    run(async {
+        let mut fixture = CrashFixture::new().await?;
+        let url = fixture.repo.url();
+        let strategy = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
+        for (point, phase) in [("after-push", "1.1.0 Delivered"), ("before-push", "1.1.0 Rejected")] {
+            fixture.application(point, &strategy).await?;
+            fixture.die_at(point, point).await?;
+            let promotion = fixture.only_promotion(point).await?.name_any();
+            let why = json!({"spec": {"rejection": {"by": "admin", "revision": "1.1.0", "reason": "no"}}});
+            let rejected = Patch::Merge(&why);
+            fixture.place.promotions().patch(&promotion, &PatchParams::default(), &rejected).await?;
+            fixture.controller.restart(false)?;
+            let ended = fixture.place.until_promotions(point, "prod", &[phase]).await;
+            ended.with_context(|| format!("{point}: {}", fixture.controller.tail()))?;
+            if point == "after-push" {
+                let status = fixture.only_promotion(point).await?.status.context("no status")?;
+                fixture.ensure_names_its_delivery(&status)?;
+            }
         }
         Ok(())
     })

@@ -74,6 +74,8 @@ pub(super) struct ControllerSimulation {
     pub(super) commits: BTreeSet<(String, u32)>,
     /// The branch of each commit.
     pub(super) commit_branches: BTreeMap<String, String>,
+    /// The promotions whose delivery was looked for in vain, because git did not answer.
+    pub(super) failed_looks: BTreeSet<String>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
@@ -130,6 +132,7 @@ impl ControllerSimulation {
             has_requests: false,
             commits: BTreeSet::new(),
             commit_branches: BTreeMap::new(),
+            failed_looks: BTreeSet::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
             connected: BTreeMap::new(),
@@ -518,7 +521,12 @@ impl ControllerSimulation {
             }
             Work::FindDelivery => {
                 let found = self.find_commit(&promotion.name_any(), order);
-                let answer = if fault == EffectFault::None { Ok(found) } else { Err(failed()) };
+                let answer = if fault == EffectFault::None {
+                    Ok(found)
+                } else {
+                    self.failed_looks.insert(promotion.name_any());
+                    Err(failed())
+                };
                 JobOutcome::Find(answer.map_err(ActError::Delivery))
             }
             Work::Follow { .. } | Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => {

@@ -158,8 +158,8 @@ impl ControllerSimulation {
             Work::FindDelivery if matches!(job.order.strategy, DeliveryStrategy::PullRequest { .. }) => {
                 let version = version_of(&job.promotion.spec.revision);
                 let found = self.find_earlier(&job.order, version);
-                let proposed = found.filter(|found| matches!(found, Delivered::Proposed { .. }));
-                let answer = if fault == EffectFault::None { Ok(proposed) } else { Err(failed()) };
+                let merged = found.filter(|found| matches!(found, Delivered::Proposed { merged: true, .. }));
+                let answer = if fault == EffectFault::None { Ok(merged) } else { Err(failed()) };
                 Some(JobOutcome::Find(answer.map_err(ActError::Delivery)))
             }
             Work::Deliver(_) | Work::CheckCommit(_) | Work::FindDelivery => None,
