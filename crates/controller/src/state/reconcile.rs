@@ -288,7 +288,7 @@ pub(crate) mod tests {
 
     use super::super::effect::Effect;
     use super::super::entries::{Record, Unrecorded};
-    use super::super::fixtures::{at, insert, key, pipeline, state, state_at};
+    use super::super::fixtures::{at, key, pipeline, state, state_at};
     use super::super::simulation::{RunningVersion, helm_release};
     use super::super::{Input, fixtures};
     use super::*;
@@ -431,23 +431,6 @@ pub(crate) mod tests {
             let status = state.record(&belongs_to, &name).map(Record::status).unwrap_or_default();
             assert_eq!((status.phase, &*status.reason), (Phase::Failed, "Tampered"), "{field}");
         }
-    }
-
-    #[test]
-    fn the_pause_before_a_promotion_is_recorded_again_grows_up_to_a_limit() {
-        let mut state = state();
-        state.put_pipeline(pipeline());
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            let timed_out = Err(crate::timeout::timed_out(crate::timeout::API_CALL_TIMEOUT));
-            let object: sluice_api::Promotion = serde_json::from_value(json!({"metadata": {"name": "a"},
-                "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1.1.0", "facets": {}}}))
-            .unwrap();
-            insert(&mut state, Record::being_created(object));
-            state.created(&key(), "a", timed_out);
-            pauses.push(state.pipelines[&key()].unrecorded["a"].pause.as_secs());
-        }
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
     }
 
     #[test]

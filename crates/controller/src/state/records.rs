@@ -179,3 +179,47 @@ fn name_taken(revision: &str, (key, name): (&PipelineKey, &str), by: &ApiPromoti
         key.namespace
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::decide::{Action, Decision};
+
+    use super::super::fixtures::{key, pipeline, state};
+    use super::*;
+
+    #[test]
+    fn the_pause_before_a_promotion_is_recorded_again_grows_up_to_a_limit() {
+        let mut state = state();
+        state.put_pipeline(pipeline());
+        let facets = [("HelmRelease/podinfo:chart".to_string(), "1.1.0".to_string())].into();
+        let intent = NewPromotion {
+            name: "a".into(),
+            environment: "prod".into(),
+            target: None,
+            revision: sluice_core::Revision::from_strings(&facets).unwrap(),
+            run: 0,
+            arrival: 1,
+            sequence: 1,
+            replaces: String::new(),
+            proven_by: Vec::new(),
+        };
+        let decision = Decision { actions: vec![Action::Start(intent)], ..Decision::default() };
+        let starts = |state: &mut State| {
+            state.effects.clear();
+            state.act(&key(), &decision);
+            state.effects.iter().any(|effect| matches!(effect, Effect::CreatePromotion(..)))
+        };
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert!(starts(&mut state), "after {pauses:?}");
+            let timed_out = Err(crate::timeout::timed_out(crate::timeout::API_CALL_TIMEOUT));
+            state.created(&key(), "a", timed_out);
+            let pause = state.pipelines[&key()].unrecorded["a"].pause;
+            state.now.instant += pause - Duration::from_millis(1);
+            assert!(!starts(&mut state), "after {pauses:?}");
+            state.now.instant += Duration::from_millis(1);
+            pauses.push(pause.as_secs());
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+}

@@ -3,7 +3,8 @@
 
 use sluice_core::setters::{Update, UpdateTarget};
 use sluice_delivery::{
-    ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, ForgeKind, Order, OutdatedReason, Values,
+    ChangeRequest, ChangeRequestStatus, Delivered, Delivery, DeliveryStrategy, ForgeKind, Order,
+    OutdatedReason, Values,
 };
 
 use crate::any_forge::{ForgeFixture, everywhere};
@@ -365,11 +366,14 @@ async fn a_signature_counts_only_if_the_key_of_the_secret_made_it() {
     for [theirs, ours] in [&ssh, &gpg, &[gpg[0].clone(), ssh[1].clone()], &[ssh[0].clone(), gpg[1].clone()]] {
         let fixture = ForgeFixture::github().await;
         let order = signed_with(&fixture.order("6.1.8"), ours, Some("sesame"));
-        let other = signed_with(&order, theirs, Some("sesame"));
-        let evil = own_commit(&fixture, &bench().delivery, &other).await;
-        fixture.set_branch(&order.branch(), &evil).await;
-        let request = proposed(&bench().delivery, &order).await;
-        assert_ne!(request.head_commit, evil);
+        let signed_by_others = signed_with(&order, theirs, Some("sesame"));
+        let mut request = ChangeRequest::default();
+        for other in [fixture.order("6.1.8"), signed_by_others] {
+            let evil = own_commit(&fixture, &bench().delivery, &other).await;
+            fixture.set_branch(&order.branch(), &evil).await;
+            request = proposed(&bench().delivery, &order).await;
+            assert_ne!(request.head_commit, evil);
+        }
         // The key's own signature is adopted.
         for order in [&order, &again(&order)] {
             let bench = bench();
@@ -401,4 +405,25 @@ async fn a_commit_of_others_that_names_the_promotion_is_not_taken_for_an_earlier
     repo.commit("main", "revert", &[(FILE, &yaml("6.1.5"))]).unwrap();
     bench().delivery.deliver(&again(&to_main(&repo, "6.2.0"))).await.unwrap();
     assert_eq!(repo.read("main", FILE).unwrap(), yaml("6.2.0"));
+}
+
+/// An empty commit on top of the delivery has its values, too.
+#[tokio::test]
+async fn a_commit_of_others_that_sets_no_value_is_not_recorded_as_the_delivery() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let naming = |order: &Order| format!("Fix a typo\n\nSluice-Promotion: {}\n", order.promotion);
+    let order = to_main(&repo, "6.1.8");
+    let done = bench().delivery.deliver(&order).await.unwrap();
+    repo.commit("main", &naming(&order), &[("README.md", "x")]).unwrap();
+    assert_eq!(bench().delivery.find_delivery(&again(&order)).await.unwrap(), Some(done.clone()));
+    assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
+    // A person sets the values after a commit that only names the promotion.
+    let other = again(&to_main(&repo, "6.2.0"));
+    repo.commit("main", &naming(&other), &[("README.md", "y")]).unwrap();
+    repo.commit("main", "by hand", &[(FILE, &yaml("6.2.0"))]).unwrap();
+    assert_eq!(bench().delivery.find_delivery(&other).await.unwrap(), None);
+    repo.commit("main", &naming(&other), &[("README.md", "z")]).unwrap();
+    assert_eq!(bench().delivery.find_delivery(&other).await.unwrap(), None);
+    let set = Delivered::AlreadySet { commit: repo.head("main").unwrap() };
+    assert_eq!(bench().delivery.deliver(&other).await.unwrap(), set);
 }
