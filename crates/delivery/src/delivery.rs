@@ -99,8 +99,8 @@ impl Delivery {
         self.0.drop_rejected_token(order, status)
     }
 
-    /// Finds the delivery of an order by an earlier try: its commit in the branch, or its merged change request. Pushes, opens
-    /// and closes nothing.
+    /// Finds the delivery of an order by an earlier try: its commit in the branch, or its merged change request. Only
+    /// reads.
     ///
     /// # Errors
     /// When git or a call to the forge fails.

@@ -107,9 +107,9 @@ pub(crate) struct ActionRequest {
 pub(crate) struct PipelinesQuery {
     /// Only this namespace.
     pub namespace: String,
-    /// Only those that have each of these words in their name, namespace, application, clusters or revisions. A word such as
-    /// `cluster:eu` is looked for at the beginning of one kind of fact: `namespace`, `application`, `cluster`, `health` or
-    /// `revision`.
+    /// Only those that have each of these words in their name, namespace, application, clusters or revisions. The word
+    /// `cluster:eu` finds those on a cluster whose name begins with `eu`; `namespace:`, `application:`, `health:` and
+    /// `revision:` do the same.
     pub search: String,
     /// Only those with an environment that needs a `person`, has `failed`, is `moving` or is `unreadable`.
     pub of: String,

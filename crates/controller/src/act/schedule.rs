@@ -22,7 +22,7 @@ pub struct Schedule {
     retries: HashMap<PromotionKey, RetryTime>,
     /// When the branch is checked for the delivered commit, and the pause before that check.
     lost_commit_checks: HashMap<PromotionKey, (Instant, Duration)>,
-    /// How long a promotion whose timeout has passed waits for the answer of its last check; `None` if it was answered.
+    /// Until when a promotion waits for the last look at its branch before it ends; `None` if the look is over.
     last_checks: HashMap<PromotionKey, Option<Instant>>,
 }
 
@@ -287,20 +287,20 @@ impl Schedule {
         }
     }
 
-    /// Until when a promotion whose timeout has passed waits for the last check of its branch.
+    /// Until when a promotion waits for the last look at its branch before it ends.
     pub fn last_check_until(&mut self, promotion: &PromotionKey, now: Instant) -> Instant {
         let until = now + self.poll_interval * FIRST_LOST_COMMIT_PAUSE;
         self.last_checks.entry(promotion.clone()).or_insert(Some(until)).unwrap_or(now)
     }
 
-    /// Notes that a check of the branch has ended. If the timeout of the promotion has passed, that was the last check.
-    pub fn lost_commit_check_ended(&mut self, promotion: &PromotionKey) {
+    /// Notes that a look at the branch has ended. If the promotion waits for the last one, that was it.
+    pub fn last_check_ended(&mut self, promotion: &PromotionKey) {
         if let Some(until) = self.last_checks.get_mut(promotion) {
             *until = None;
         }
     }
 
-    /// Whether the last check of the branch was answered, or has taken too long.
+    /// Whether the last look at the branch was answered, or has taken too long.
     pub fn is_last_check_over(&self, promotion: &PromotionKey, now: Instant) -> bool {
         self.last_checks.get(promotion).is_some_and(|until| until.is_none_or(|until| until <= now))
     }
@@ -316,6 +316,11 @@ impl Schedule {
         let due = self.retries.get(promotion).and_then(|retry| retry.due);
         let pause = due.map(|due| due.saturating_duration_since(now.1));
         pause.and_then(|pause| now.0.checked_add(pause).ok()).unwrap_or(recorded)
+    }
+
+    /// Forgets the last look at the branch: the promotion is delivered again, or another process may have delivered it.
+    pub fn forget_last_check(&mut self, promotion: &PromotionKey) {
+        self.last_checks.remove(promotion);
     }
 
     /// Forgets a promotion.
@@ -556,7 +561,7 @@ mod tests {
         schedule.withdrawal_started(&other, start);
         schedule.lost_commit_check_started(&other, start);
         schedule.last_check_until(&other, start);
-        schedule.lost_commit_check_ended(&other);
+        schedule.last_check_ended(&other);
         assert_eq!(schedule.poll_due(&own, start), due);
         assert!(!schedule.retries.contains_key(&own) && !schedule.is_last_check_over(&own, start));
         assert_eq!(schedule.withdrawal_due(&own, start), None);

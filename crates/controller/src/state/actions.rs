@@ -202,6 +202,7 @@ impl State {
         if let Some(record) = self.record_mut(key, name) {
             record.is_first_try = false;
         }
+        self.schedule.forget_last_check(&key.promotion(name));
         self.launch_delivery(key, prepared);
     }
 

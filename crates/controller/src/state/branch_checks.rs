@@ -1,5 +1,5 @@
-//! The looks at a branch that only read: whether the commit of a delivered promotion is still there, and whether an earlier
-//! try has delivered a promotion without a record of that.
+//! Reads branches and change requests without a delivery: whether the commit of a delivered promotion is still there, and
+//! whether an earlier try has delivered a promotion without a record of that.
 
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Phase;
@@ -50,7 +50,7 @@ impl State {
         match self.commit_to_check(key, &prepared) {
             Some(commit) => self.launch(key, prepared, Work::CheckCommit(commit)),
             None => {
-                self.schedule.lost_commit_check_ended(&promotion);
+                self.schedule.last_check_ended(&promotion);
                 self.enqueue(key);
             }
         }
@@ -75,7 +75,7 @@ impl State {
         let waits = phase == Some(Phase::Delivered);
         let acts = self.pipelines.get(key).is_some_and(|entry| !entry.model.suspended);
         if !matches!(result, Err(ActError::Delivery(DeliveryError::Revoked))) {
-            self.schedule.lost_commit_check_ended(&key.promotion(name));
+            self.schedule.last_check_ended(&key.promotion(name));
         }
         match result {
             Ok(Some(commit)) if waits && acts => {
@@ -91,23 +91,25 @@ impl State {
         }
     }
 
-    /// Looks for a delivery that is not recorded, before a promotion ends. No other process has tried to deliver a promotion at
-    /// its first try. A delivery in flight of a promotion that a person has rejected is revoked, and looked for after that.
+    /// Looks for a delivery that is not recorded, before a promotion ends. No process has tried to deliver a promotion before its
+    /// first try. A side effect in flight is waited for, because it may deliver: without a limit if the targets run the revision,
+    /// and for a limited time if a person has rejected the promotion, whose delivery is revoked.
     pub(super) fn find_delivery(&mut self, key: &PipelineKey, name: &str) {
         let Some(record) = self.record(key, name) else { return };
         let (object, is_first_try) = (record.object().clone(), record.is_first_try);
-        let (promotion, now) = (key.promotion(name), self.now.instant);
-        if let Some(in_flight) = self.in_flight.get(&(key.clone(), object.spec.place())) {
-            // Its end is the time for the look.
-            if object.spec.rejection.is_some() && !in_flight.finds_delivery {
-                self.revoke_in_flight_of(key, &object);
-            }
-            return;
+        let is_rejected = object.spec.rejection_now(&record.status()).is_some();
+        let in_flight = self.in_flight.get(&(key.clone(), object.spec.place()));
+        let (is_busy, may_deliver) =
+            (in_flight.is_some(), in_flight.is_some_and(|in_flight| !in_flight.finds_delivery));
+        let promotion = key.promotion(name);
+        if is_rejected || !is_busy {
+            let until = self.schedule.last_check_until(&promotion, self.now.instant);
+            self.requeue_at(key, until);
         }
-        let until = self.schedule.last_check_until(&promotion, now);
-        self.requeue_at(key, until);
-        if is_first_try {
-            self.schedule.lost_commit_check_ended(&promotion);
+        if is_rejected && may_deliver {
+            self.revoke_in_flight_of(key, &object);
+        } else if is_first_try && !is_busy {
+            self.schedule.last_check_ended(&promotion);
             self.enqueue(key);
         } else if let Some(prepared) = self.prepare(key, name, StrategySource::Environment) {
             self.launch(key, prepared, Work::FindDelivery);
@@ -124,7 +126,7 @@ impl State {
         result: Result<Option<Delivered>, ActError>,
     ) -> Option<RecordChange> {
         if !matches!(result, Err(ActError::Delivery(DeliveryError::Revoked))) {
-            self.schedule.lost_commit_check_ended(&key.promotion(name));
+            self.schedule.last_check_ended(&key.promotion(name));
         }
         match result {
             Ok(found) => {
@@ -133,7 +135,7 @@ impl State {
                 found.filter(|_| waits).map(|delivered| outcome::delivered(delivered, strategy))
             }
             Err(error) => {
-                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot look whether an earlier try has delivered a promotion");
+                tracing::error!(pipeline = %key, promotion = name, %error, "cannot look whether an earlier try has delivered the promotion; its record may lack the delivery");
                 None
             }
         }

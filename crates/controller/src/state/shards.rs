@@ -162,7 +162,8 @@ impl State {
             entry.differs = None;
             entry.unrecorded.clear();
         }
-        for (_, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
+        for (key, records) in self.promotions.iter_mut().filter(|(key, _)| of(key)) {
+            records.keys().for_each(|name| self.schedule.forget_last_check(&key.promotion(name)));
             // This replica forgets a record that is being created, unless the watch has reported it: the next
             // holder creates it.
             records.retain(|_, record| record.is_stored || record.cached.status_at() > 0);

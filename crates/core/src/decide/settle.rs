@@ -8,7 +8,7 @@ use super::run_by_targets::{complaint, runs};
 use super::supersession::{is_candidate, supersede_delivered};
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
-use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
+use crate::promotion::{CALLBACK_FAILED, GateKind, Phase, Promotion, ReceiverReport, UNHEALTHY};
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -141,12 +141,15 @@ fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
 }
 
-/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded. While a
-/// gate is closed, nothing is tried.
+/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded. A
+/// promotion that nobody has approved is not tried.
 fn may_have_unrecorded_delivery(lane: Lane<'_>, promotion: &Promotion) -> bool {
-    let has_open_gates = |policy| verdicts(lane, policy, promotion).iter().all(|gate| gate.open);
+    let waits_for_approval = |policy| {
+        let gates = verdicts(lane, policy, promotion);
+        gates.iter().any(|gate| gate.kind == GateKind::Approval && !gate.open)
+    };
     let may_be_tried = match promotion.phase {
-        Phase::Pending => lane.environment.policy.as_ref().is_some_and(has_open_gates),
+        Phase::Pending => !lane.environment.policy.as_ref().is_some_and(waits_for_approval),
         phase => phase == Phase::Promoting,
     };
     may_be_tried && lane.writes_to_branch() && !promotion.is_checked

@@ -66,12 +66,18 @@ pub(crate) fn deliver<'a>(
     })
 }
 
-/// Finds the change request of an earlier try, if it is merged. An open one has delivered nothing, and may be used by the next
-/// promotion.
+/// Finds the merged change request of an earlier try. An open one has delivered nothing, and the next promotion may use it.
 pub(crate) async fn find_delivery(resources: &Resources, order: &Order) -> DeliveryResult<Option<Delivered>> {
     let Some(job) = ChangeRequestJob::of(resources, order)? else { return Ok(None) };
-    let found = job.find_earlier().await?;
-    Ok(found.filter(|found| matches!(found, Delivered::Proposed { merged: true, .. })))
+    let list = job.forge.list(&job.branch, job.target.base, ListFilter::Since(order.created)).await?;
+    for found in list.found {
+        let is_merged = matches!(found.state, ChangeRequestState::Merged { .. });
+        if is_merged && job.is_of_promotion(&found).await? && job.delivered_by(&found, None).await?.is_some()
+        {
+            return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
+        }
+    }
+    list.unread.map_or(Ok(None), |error| Err(error.into()))
 }
 
 impl ChangeRequestJob<'_> {

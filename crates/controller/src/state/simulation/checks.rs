@@ -184,10 +184,13 @@ impl ControllerSimulation {
             assert!(!has_commit || was_made, "P9: {name} names a commit that was not made");
             let made = format!("{name}.{}", status.round);
             let is_named = status.commit.as_ref() == Some(&made) || !self.commit_branches.contains_key(&made);
-            // A promotion that is replaced or not wanted ends without a look.
-            let was_looked_for = matches!(phase, Phase::Succeeded | Phase::Rejected)
+            // A promotion that is replaced or not wanted, or waits for an approval, ends without a look.
+            let was_looked_for = phase == Phase::Succeeded
                 && !["Superseded", "Cancelled"].iter().any(|phase| status.times.contains_key(*phase))
-                && !self.failed_looks.contains(name);
+                && (!self.was_gated || status.approval.is_some())
+                && !self.has_moved
+                && self.delivered.contains(&(object.uid(), status.round))
+                && !self.failed_looks.contains(&(name.clone(), status.round));
             assert!(
                 is_named || !was_looked_for,
                 "P9: {name} does not name the commit that delivered it: {status:?}"

@@ -74,8 +74,12 @@ pub(super) struct ControllerSimulation {
     pub(super) commits: BTreeSet<(String, u32)>,
     /// The branch of each commit.
     pub(super) commit_branches: BTreeMap<String, String>,
-    /// The promotions whose delivery was looked for in vain, because git did not answer.
-    pub(super) failed_looks: BTreeSet<String>,
+    /// Whether promotions have ever needed an approval.
+    pub(super) was_gated: bool,
+    /// Whether the pipeline has named another branch.
+    pub(super) has_moved: bool,
+    /// The promotions whose delivery could not be looked for, because git did not answer, with their rounds.
+    pub(super) failed_looks: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
@@ -132,6 +136,8 @@ impl ControllerSimulation {
             has_requests: false,
             commits: BTreeSet::new(),
             commit_branches: BTreeMap::new(),
+            was_gated: manual,
+            has_moved: false,
             failed_looks: BTreeSet::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
@@ -524,7 +530,7 @@ impl ControllerSimulation {
                 let answer = if fault == EffectFault::None {
                     Ok(found)
                 } else {
-                    self.failed_looks.insert(promotion.name_any());
+                    self.failed_looks.insert((promotion.name_any(), order.round));
                     Err(failed())
                 };
                 JobOutcome::Find(answer.map_err(ActError::Delivery))
