@@ -71,6 +71,7 @@ fn policy(policy: &api::PromotionPolicy) -> Policy {
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
         timeout,
         writes_to: strategy.repository(),
+        commits: commit.is_some(),
         refused: if is_empty { Some(without_strategy(policy)) } else { refusal(&strategy) },
     }
 }

@@ -103,6 +103,8 @@ pub struct Policy {
     pub timeout: SignedDuration,
     /// The repository and branch that the strategy writes to, if it writes to one.
     pub writes_to: Option<Repository>,
+    /// True if promotions are committed to the branch without a change request.
+    pub commits: bool,
     /// Why this policy cannot be carried out at all, and what to change.
     pub refused: Option<String>,
 }

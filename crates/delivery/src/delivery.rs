@@ -99,20 +99,15 @@ impl Delivery {
         self.0.drop_rejected_token(order, status)
     }
 
-    /// Finds the delivery of an order by an earlier try: its commit in the branch, or its merged change request. Only
+    /// Finds the commit by which an earlier try has delivered an order; `None` if the order is not delivered by a commit. Only
     /// reads.
     ///
     /// # Errors
-    /// When git or a call to the forge fails.
+    /// When git fails.
     pub async fn find_delivery(&self, order: &Order) -> Result<Option<Delivered>, DeliveryError> {
+        let DeliveryStrategy::Commit { url, branch } = &order.strategy else { return Ok(None) };
         let authorized = self.0.with_app_token(order).await?;
-        let found = match &order.strategy {
-            DeliveryStrategy::PullRequest { .. } => propose::find_delivery(&self.0, &authorized).await,
-            DeliveryStrategy::Commit { url, branch } => {
-                direct_commit::find_delivery(&self.0, &authorized, url, branch).await
-            }
-            DeliveryStrategy::Notification(_) | DeliveryStrategy::Webhook { .. } => Ok(None),
-        };
+        let found = direct_commit::find_delivery(&self.0, &authorized, url, branch).await;
         self.0.drop_rejected_token(order, found)
     }
 

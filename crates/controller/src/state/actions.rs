@@ -196,7 +196,7 @@ impl State {
         self.emit(Effect::Start(Box::new(job)));
     }
 
-    fn deliver(&mut self, key: &PipelineKey, name: &str) {
+    pub(super) fn deliver(&mut self, key: &PipelineKey, name: &str) {
         self.report_slow_delivery(key, name);
         let Some(prepared) = self.prepare(key, name, StrategySource::Environment) else { return };
         if let Some(record) = self.record_mut(key, name) {

@@ -1,5 +1,5 @@
-//! Reads branches and change requests without a delivery: whether the commit of a delivered promotion is still there, and
-//! whether an earlier try has delivered a promotion without a record of that.
+//! Reads branches without a delivery: whether the commit of a delivered promotion is still there, and whether an earlier try
+//! has committed a promotion without a record of that.
 
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::Phase;
@@ -194,5 +194,65 @@ mod tests {
             );
             assert_eq!(state.record(&key(), "p").unwrap().phase(), phase, "{context}");
         }
+    }
+
+    /// A promotion that a process has tried to commit, and its record does not say so.
+    fn tried() -> State {
+        let mut state = state();
+        state.put_pipeline(pipeline());
+        let pending = json!({"metadata": {"name": "p", "namespace": "apps", "uid": "p", "resourceVersion": "5"},
+            "spec": {"pipeline": "podinfo", "environment": "prod", "revision": "1", "facets": {"HelmRelease/a:chart": "1"}},
+            "status": {"phase": "Pending"}});
+        insert(&mut state, record(serde_json::from_value(pending).unwrap()));
+        state.effects.clear();
+        state
+    }
+
+    #[test]
+    fn a_delivery_is_looked_for_once_and_recorded_if_it_is_found() {
+        let found = || Delivered::Committed { commit: "c0ffee".into() };
+        let failed = || Err(ActError::Internal("a panic".into()));
+        let revoked = || Err(ActError::Delivery(DeliveryError::Revoked));
+        for (answer, phase, is_over) in [
+            (Ok(Some(found())), Phase::Delivered, false),
+            (Ok(None), Phase::Pending, true),
+            (failed(), Phase::Pending, true),
+            (revoked(), Phase::Pending, false),
+        ] {
+            let context = format!("{answer:?}");
+            let mut state = tried();
+            state.find_delivery(&key(), "p");
+            state.find_delivery(&key(), "p");
+            let started = std::mem::take(&mut state.effects);
+            let [Effect::Start(job)] = &started[..] else { panic!("{started:?}") };
+            assert!(matches!(job.work, Work::FindDelivery), "{context}");
+            state.job_ended(ended(job, JobOutcome::Find(answer)));
+            let is_checked = state.schedule.is_last_check_over(&key().promotion("p"), state.now.instant);
+            let status = state.record(&key(), "p").unwrap().status();
+            assert_eq!((status.phase, is_checked), (phase, is_over), "{context}");
+            assert_eq!(status.commit.is_some(), phase == Phase::Delivered, "{context}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_looked_for_before_the_first_try_or_while_a_delivery_is_in_flight() {
+        let mut state = tried();
+        state.record_mut(&key(), "p").unwrap().is_first_try = true;
+        state.find_delivery(&key(), "p");
+        assert!(state.effects.is_empty(), "{:?}", state.effects);
+        assert!(state.schedule.is_last_check_over(&key().promotion("p"), state.now.instant));
+        // The delivery may still arrive, so the look comes after it.
+        state.deliver(&key(), "p");
+        let started = std::mem::take(&mut state.effects);
+        let [Effect::Start(delivery)] = &started[..] else { panic!("{started:?}") };
+        state.find_delivery(&key(), "p");
+        assert!(state.effects.is_empty(), "{:?}", state.effects);
+        state.job_ended(ended(
+            delivery,
+            JobOutcome::Delivery(Err(ActError::Delivery(DeliveryError::Revoked))),
+        ));
+        state.effects.clear();
+        state.find_delivery(&key(), "p");
+        assert!(matches!(&state.effects[..], [Effect::Start(job)] if matches!(job.work, Work::FindDelivery)));
     }
 }

@@ -36,7 +36,7 @@ pub enum Action {
         /// True if the timeout of the promotion has passed: the promotion fails after the check, unless its commit is gone.
         is_last: bool,
     },
-    /// Look for the delivery by an earlier try whose result may not be recorded, before the promotion ends: its targets run the
+    /// Look for the commit of an earlier try whose result may not be recorded, before the promotion ends: its targets run the
     /// revision, or a person has rejected it.
     FindDelivery {
         /// The promotion's name.

@@ -141,18 +141,19 @@ fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
 }
 
-/// Returns true if an earlier try may have written a promotion to its branch, and have ended before that was recorded. A
+/// Returns true if an earlier try may have committed a promotion to its branch, and have ended before that was recorded. A
 /// promotion that nobody has approved is not tried.
 fn may_have_unrecorded_delivery(lane: Lane<'_>, promotion: &Promotion) -> bool {
-    let waits_for_approval = |policy| {
+    let Some(policy) = lane.environment.policy.as_ref().filter(|policy| policy.commits) else { return false };
+    let waits_for_approval = || {
         let gates = verdicts(lane, policy, promotion);
         gates.iter().any(|gate| gate.kind == GateKind::Approval && !gate.open)
     };
     let may_be_tried = match promotion.phase {
-        Phase::Pending => !lane.environment.policy.as_ref().is_some_and(waits_for_approval),
+        Phase::Pending => !waits_for_approval(),
         phase => phase == Phase::Promoting,
     };
-    may_be_tried && lane.writes_to_branch() && !promotion.is_checked
+    may_be_tried && !promotion.is_checked
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

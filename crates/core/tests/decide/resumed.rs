@@ -122,7 +122,8 @@ fn committed() -> Simulation {
     let mut sim = Simulation::three();
     sim.commits = true;
     let fleet = Repository { url: "https://git.example/fleet.git".into(), branch: "main".into() };
-    sim.policy_of("staging").writes_to = Some(fleet);
+    let policy = sim.policy_of("staging");
+    (policy.writes_to, policy.commits) = (Some(fleet), true);
     sim.runs("dev", "d", B, Health::Ready);
     sim.settle();
     assert_eq!(sim.phases("staging"), ["1.1.0 Delivered"]);
@@ -237,20 +238,18 @@ fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision(
 /// A process may have ended between the push and the record of it.
 #[test]
 fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_its_delivery() {
-    // A webhook writes to no branch.
+    // A webhook writes to no branch, and change requests are read by their own rules.
     let cases = [
         (Phase::Pending, true, 1),
         (Phase::Promoting, true, 1),
         (Phase::Delivered, true, 0),
         (Phase::Pending, false, 0),
     ];
-    for (phase, writes_to_branch, expected) in cases {
+    for (phase, commits, expected) in cases {
         let mut sim = committed();
         sim.promotions[0].phase = phase;
         sim.runs("staging", "s", B, Health::Ready);
-        if !writes_to_branch {
-            sim.policy_of("staging").writes_to = None;
-        }
+        sim.policy_of("staging").commits = commits;
         let mut looks = 0;
         while sim.step() > 0 {
             looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();

@@ -95,6 +95,7 @@ pub fn policy() -> Policy {
         per_target: false,
         timeout: SignedDuration::from_mins(30),
         writes_to: None,
+        commits: false,
         refused: None,
     }
 }

@@ -66,20 +66,6 @@ pub(crate) fn deliver<'a>(
     })
 }
 
-/// Finds the merged change request of an earlier try. An open one has delivered nothing, and the next promotion may use it.
-pub(crate) async fn find_delivery(resources: &Resources, order: &Order) -> DeliveryResult<Option<Delivered>> {
-    let Some(job) = ChangeRequestJob::of(resources, order)? else { return Ok(None) };
-    let list = job.forge.list(&job.branch, job.target.base, ListFilter::Since(order.created)).await?;
-    for found in list.found {
-        let is_merged = matches!(found.state, ChangeRequestState::Merged { .. });
-        if is_merged && job.is_of_promotion(&found).await? && job.delivered_by(&found, None).await?.is_some()
-        {
-            return Ok(Some(Delivered::Proposed { request: found.request, merged: true }));
-        }
-    }
-    list.unread.map_or(Ok(None), |error| Err(error.into()))
-}
-
 impl ChangeRequestJob<'_> {
     async fn propose(&self, began: Instant) -> DeliveryResult<Delivered> {
         if self.branch == self.target.base {

@@ -175,17 +175,11 @@ fn a_promotion_whose_targets_run_the_revision_after_a_crash_names_its_delivery()
     run(async {
         let mut fixture = CrashFixture::new().await?;
         let url = fixture.repo.url();
-        let commit = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
-        let request = format!("{{pull-request: {{type: gitea, url: {url:?}, secretRef: {{name: forge}}}}}}");
-        let cases = [("after-push", &commit), ("before-outcome", &commit), ("before-outcome", &request)];
-        for (i, (point, strategy)) in cases.into_iter().enumerate() {
+        let strategy = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
+        for (i, point) in ["after-push", "before-outcome"].into_iter().enumerate() {
             let name = format!("app-{i}");
-            fixture.application(&name, strategy).await?;
+            fixture.application(&name, &strategy).await?;
             fixture.die_at(&name, point).await?;
-            if strategy == &request {
-                let number = fixture.only_pull(&name).await?;
-                fixture.repo.merge(number).await?;
-            }
             let n = fixture.place.namespace.clone();
             releases::runs(fixture.place.leaf("prod"), &n, &name, "1.1.0", true).await?;
             fixture.controller.restart(i == 0)?;

@@ -74,12 +74,6 @@ pub(super) struct ControllerSimulation {
     pub(super) commits: BTreeSet<(String, u32)>,
     /// The branch of each commit.
     pub(super) commit_branches: BTreeMap<String, String>,
-    /// Whether promotions have ever needed an approval.
-    pub(super) was_gated: bool,
-    /// Whether the pipeline has named another branch.
-    pub(super) has_moved: bool,
-    /// The promotions whose delivery could not be looked for, because git did not answer, with their rounds.
-    pub(super) failed_looks: BTreeSet<(String, u32)>,
     pub fleet: BTreeMap<&'static str, RunningVersion>,
     /// The events of clusters that are not delivered yet. The events of one entry are delivered together.
     pub(super) cluster_events: Vec<(ClusterKey, Vec<ClusterEvent>)>,
@@ -136,9 +130,6 @@ impl ControllerSimulation {
             has_requests: false,
             commits: BTreeSet::new(),
             commit_branches: BTreeMap::new(),
-            was_gated: manual,
-            has_moved: false,
-            failed_looks: BTreeSet::new(),
             fleet: ENVIRONMENTS.map(|e| (e, RunningVersion { version: 1, is_healthy: true })).into(),
             cluster_events: Vec::new(),
             connected: BTreeMap::new(),
@@ -527,12 +518,7 @@ impl ControllerSimulation {
             }
             Work::FindDelivery => {
                 let found = self.find_commit(&promotion.name_any(), order);
-                let answer = if fault == EffectFault::None {
-                    Ok(found)
-                } else {
-                    self.failed_looks.insert((promotion.name_any(), order.round));
-                    Err(failed())
-                };
+                let answer = if fault == EffectFault::None { Ok(found) } else { Err(failed()) };
                 JobOutcome::Find(answer.map_err(ActError::Delivery))
             }
             Work::Follow { .. } | Work::FollowBeforeWithdrawal(_) | Work::Withdraw { .. } => {

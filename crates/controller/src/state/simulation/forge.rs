@@ -155,13 +155,6 @@ impl ControllerSimulation {
                 let withdrawn = self.withdraw_request(job, request, fault);
                 Some(JobOutcome::Withdrawal(withdrawn.map_err(ActError::Delivery)))
             }
-            Work::FindDelivery if matches!(job.order.strategy, DeliveryStrategy::PullRequest { .. }) => {
-                let version = version_of(&job.promotion.spec.revision);
-                let found = self.find_earlier(&job.order, version);
-                let merged = found.filter(|found| matches!(found, Delivered::Proposed { merged: true, .. }));
-                let answer = if fault == EffectFault::None { Ok(merged) } else { Err(failed()) };
-                Some(JobOutcome::Find(answer.map_err(ActError::Delivery)))
-            }
             Work::Deliver(_) | Work::CheckCommit(_) | Work::FindDelivery => None,
         }
     }

@@ -32,13 +32,11 @@ impl ControllerSimulation {
 
     /// The owner says whether each promotion needs an approval.
     pub(super) fn set_manual(&mut self, manual: bool) {
-        self.was_gated |= manual;
         self.edit_pipeline(|spec| spec.promotion.as_mut().unwrap().manual = manual);
     }
 
     /// The owner names another branch to commit to.
     pub(super) fn set_branch(&mut self, branch: &str) {
-        self.has_moved = true;
         self.edit_pipeline(|spec| {
             let strategy = spec.promotion.as_mut().unwrap().strategy.as_mut().unwrap();
             strategy.commit.as_mut().unwrap().branch = branch.into();
