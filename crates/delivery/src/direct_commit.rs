@@ -57,16 +57,6 @@ pub(crate) async fn find_delivery(
     }
 }
 
-async fn find_in_branch(
-    order: &Order,
-    repository: &mut LockedRepository<'_>,
-    branch: &str,
-) -> DeliveryResult<Option<Delivered>> {
-    let base = repository.tips(branch, Instant::now()).await?.base;
-    let earlier = find_earlier(order, repository, (branch, &base), None).await?;
-    Ok(earlier.map(|commit| Delivered::Committed { commit }))
-}
-
 async fn commit(
     resources: &Resources,
     order: &Order,
@@ -92,14 +82,10 @@ async fn commit(
         }
         let edit = edit?;
         if edit.files.is_empty() {
-            // A push of this promotion may have arrived in the meantime.
-            let arrived = match base.carries(&order.known_by()) {
-                true => find_earlier(order, repository, (branch, &base), None).await?,
-                false => None,
-            };
-            return Ok(match arrived {
-                Some(commit) => Delivered::Committed { commit },
-                None => Delivered::AlreadySet { commit: base.id },
+            return Ok(match base.carries(&order.known_by()) {
+                // A push of this promotion arrived in the meantime.
+                true => Delivered::Committed { commit: base.id },
+                false => Delivered::AlreadySet { commit: base.id },
             });
         }
         let new = resources.new_commit(order, edit);
@@ -164,7 +150,7 @@ async fn find_arrived(
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
-/// others write messages, too, so the commit must also set the values. `tried_on` is a commit of the branch up to which
+/// others write messages, too, so the commit must also hold the values. `tried_on` is a commit of the branch up to which
 /// there is none.
 async fn find_earlier(
     order: &Order,
@@ -173,7 +159,8 @@ async fn find_earlier(
     tried_on: Option<String>,
 ) -> DeliveryResult<Option<String>> {
     let known_by = order.known_by();
-    if base.carries(&known_by) && sets_values(order, repository, (branch, base), base).await? {
+    let is_newest = base.carries(&known_by);
+    if is_newest && holds_values(order, repository, (branch, base), &base.id).await? {
         return Ok(Some(base.id.clone()));
     }
     // To read the history costs a fetch.
@@ -181,36 +168,70 @@ async fn find_earlier(
         return Ok(None);
     }
     let named = repository.find_promotion((branch, base), &known_by).await?;
-    for id in named.into_iter().filter(|id| *id != base.id) {
-        if repository.remembers_own(branch, &order.content_key(), &id) {
-            return Ok(Some(id));
-        }
-        repository.fetch_commit(&id).await?;
-        let commit = repository.read_commit(&id).await?;
-        if sets_values(order, repository, (branch, base), &commit).await? {
-            return Ok(Some(id));
+    // The newest commit of the branch is in the cache already; each other one costs a fetch.
+    if !is_newest
+        && let Some(newest) = named.first()
+        && holds_values(order, repository, (branch, base), &base.id).await?
+    {
+        return Ok(Some(newest.clone()));
+    }
+    for commit in named.into_iter().filter(|commit| *commit != base.id) {
+        if holds_values(order, repository, (branch, base), &commit).await? {
+            return Ok(Some(commit));
         }
     }
     Ok(None)
 }
 
-/// Whether a commit of a branch, which was fetched, sets the values of an order: it has all of them, and the commit before it
-/// has not. `base` is the newest commit of the branch.
+/// Whether a commit of a branch has every value of an order. `base` is the newest commit of the branch.
+async fn holds_values(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, base): (&str, &Commit),
+    commit: &str,
+) -> DeliveryResult<bool> {
+    if repository.remembers_own(branch, &order.content_key(), commit) {
+        return Ok(true);
+    }
+    if commit != base.id {
+        repository.fetch_commit(commit).await?;
+    }
+    is_set(order, repository, (branch, commit)).await
+}
+
+/// The commit by which an earlier try has delivered the order, for its record: the commit itself sets the values. That costs two
+/// fetches for each commit that names the promotion.
+async fn find_in_branch(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    branch: &str,
+) -> DeliveryResult<Option<Delivered>> {
+    let base = repository.tips(branch, Instant::now()).await?.base;
+    for commit in repository.find_promotion((branch, &base), &order.known_by()).await? {
+        if sets_values(order, repository, (branch, &base), &commit).await? {
+            return Ok(Some(Delivered::Committed { commit }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a commit of a branch sets the values of an order: it has all of them, and the commit before it has not. `base` is the
+/// newest commit of the branch.
 async fn sets_values(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     (branch, base): (&str, &Commit),
-    commit: &Commit,
+    id: &str,
 ) -> DeliveryResult<bool> {
-    if repository.remembers_own(branch, &order.content_key(), &commit.id) {
+    if repository.remembers_own(branch, &order.content_key(), id) {
         return Ok(true);
     }
-    if !is_set(order, repository, (branch, &commit.id)).await? {
+    if !holds_values(order, repository, (branch, base), id).await? {
         return Ok(false);
     }
-    let Some(parent) = commit.parents.first() else { return Ok(true) };
-    if *parent != base.id {
-        repository.fetch_commit(parent).await?;
+    let commit = repository.read_commit(id).await?;
+    match commit.parents.first() {
+        Some(parent) => Ok(!holds_values(order, repository, (branch, base), parent).await?),
+        None => Ok(true),
     }
-    Ok(!is_set(order, repository, (branch, parent)).await?)
 }
