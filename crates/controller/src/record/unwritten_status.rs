@@ -25,17 +25,17 @@ pub struct UnwrittenStatus {
 impl UnwrittenStatus {
     /// Returns the event about this error of a status write, if only a person can end it.
     pub fn of(error: &Error) -> Option<Self> {
-        let Error::Api(status) = error else { return None };
-        if is_too_large(status) {
-            return Some(Self { reason: "StatusTooLarge", note: TOO_LARGE.into() });
+        match error {
+            Error::Api(status) if is_too_large(status) => {
+                Some(Self { reason: "StatusTooLarge", note: TOO_LARGE.into() })
+            }
+            _ if is_undeclared(error) => {
+                let why = write_error_message(error);
+                let note = format!("the status cannot be written, and shows an earlier state: {why}");
+                Some(Self { reason: "CrdsOutdated", note })
+            }
+            _ => None,
         }
-        let note = || {
-            format!(
-                "the status cannot be written, and shows an earlier state: {}",
-                write_error_message(error)
-            )
-        };
-        is_undeclared(error).then(|| Self { reason: "CrdsOutdated", note: note() })
     }
 }
 

@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// Looks for a delivery that is not recorded, before a promotion ends. No process has tried to deliver a promotion before its
+    /// Looks for a delivery that is not recorded, before a promotion ends. Nothing has tried to deliver a promotion before its
     /// first try. A side effect in flight is waited for, because it may deliver: without a limit if the targets run the revision,
     /// and for a limited time if a person has rejected the promotion, whose delivery is revoked.
     pub(super) fn find_delivery(&mut self, key: &PipelineKey, name: &str) {
@@ -99,18 +99,17 @@ impl State {
         let (object, is_first_try) = (record.object().clone(), record.is_first_try);
         let is_rejected = object.spec.rejection_now(&record.status()).is_some();
         let in_flight = self.in_flight.get(&(key.clone(), object.spec.place()));
-        let (is_busy, may_deliver) =
-            (in_flight.is_some(), in_flight.is_some_and(|in_flight| !in_flight.finds_delivery));
+        let may_deliver = in_flight.map(|in_flight| !in_flight.finds_delivery);
         let promotion = key.promotion(name);
-        if is_rejected || !is_busy {
+        if is_first_try || is_rejected || may_deliver.is_none() {
             let until = self.schedule.last_check_until(&promotion, self.now.instant);
             self.requeue_at(key, until);
         }
-        if is_rejected && may_deliver {
-            self.revoke_in_flight_of(key, &object);
-        } else if is_first_try && !is_busy {
+        if is_first_try {
             self.schedule.last_check_ended(&promotion);
             self.enqueue(key);
+        } else if is_rejected && may_deliver == Some(true) {
+            self.revoke_in_flight_of(key, &object);
         } else if let Some(prepared) = self.prepare(key, name, StrategySource::Environment) {
             self.launch(key, prepared, Work::FindDelivery);
         }
@@ -254,5 +253,10 @@ mod tests {
         state.effects.clear();
         state.find_delivery(&key(), "p");
         assert!(matches!(&state.effects[..], [Effect::Start(job)] if matches!(job.work, Work::FindDelivery)));
+        // Before the first try, what is in flight is of another promotion.
+        state.schedule.forget_last_check(&key().promotion("p"));
+        state.record_mut(&key(), "p").unwrap().is_first_try = true;
+        state.find_delivery(&key(), "p");
+        assert!(state.schedule.is_last_check_over(&key().promotion("p"), state.now.instant));
     }
 }

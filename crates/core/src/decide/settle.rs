@@ -27,10 +27,8 @@ pub(super) fn settle(
 ) -> bool {
     let late = promotion.phase == Phase::Failed && promotion.delivered.is_some();
     let rejected = promotion.rejected.as_ref().filter(|_| promotion.is_rejected());
-    let find = Action::FindDelivery { promotion: promotion.name.clone() };
     if let Some(why) = rejected.filter(|_| promotion.phase != Phase::Rejected) {
-        if may_have_unrecorded_delivery(lane, promotion) {
-            decision.actions.push(find);
+        if find_delivery(lane, promotion, decision) {
             return true;
         }
         // Neither a request for another try that came before the rejection nor a target that runs the revision undoes it.
@@ -45,9 +43,7 @@ pub(super) fn settle(
     if runs(lane, &promotion.revision)
         && lane.facts.evidence.has_settled(lane.environment, &promotion.revision)
     {
-        if may_have_unrecorded_delivery(lane, promotion) {
-            decision.actions.push(find);
-        } else {
+        if !find_delivery(lane, promotion, decision) {
             let message = format!("{} runs {} and is healthy", lane.environment.name, promotion.revision);
             decision.record(promotion, Phase::Succeeded, "Succeeded", message);
         }
@@ -141,19 +137,23 @@ fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
 }
 
-/// Returns true if an earlier try may have committed a promotion to its branch, and have ended before that was recorded. A
-/// promotion that nobody has approved is not tried.
-fn may_have_unrecorded_delivery(lane: Lane<'_>, promotion: &Promotion) -> bool {
+/// Has the commit of a promotion looked for before the promotion ends, if an earlier try may have made it and have ended before
+/// that was recorded. A promotion that nobody has approved is not tried. Returns false if there is nothing to look for.
+fn find_delivery(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
     let Some(policy) = lane.environment.policy.as_ref().filter(|policy| policy.commits) else { return false };
     let waits_for_approval = || {
         let gates = verdicts(lane, policy, promotion);
         gates.iter().any(|gate| gate.kind == GateKind::Approval && !gate.open)
     };
-    let may_be_tried = match promotion.phase {
+    let is_tried = match promotion.phase {
         Phase::Pending => !waits_for_approval(),
         phase => phase == Phase::Promoting,
     };
-    may_be_tried && !promotion.is_checked
+    let looks = is_tried && !promotion.is_checked;
+    if looks {
+        decision.actions.push(Action::FindDelivery { promotion: promotion.name.clone() });
+    }
+    looks
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

@@ -66,6 +66,16 @@ impl CrashFixture {
         Ok(CrashFixture { place, repo, controller, _conflicts: conflicts })
     }
 
+    /// Returns the strategy that commits to the repository.
+    fn by_commit(&self) -> String {
+        format!("{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}", self.repo.url())
+    }
+
+    /// Returns the strategy that opens pull requests at the repository.
+    fn by_request(&self) -> String {
+        format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", self.repo.url())
+    }
+
     /// Creates an application at 1.0.0 in both environments, with a pipeline.
     async fn application(&mut self, name: &str, strategy: &str) -> Result<()> {
         let n = self.place.namespace.clone();
@@ -116,10 +126,7 @@ impl CrashFixture {
 fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
         let mut fixture = CrashFixture::new().await?;
-        let strategy = format!(
-            "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
-            fixture.repo.url()
-        );
+        let strategy = fixture.by_request();
         for (i, point) in FAULT_POINTS.iter().enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
@@ -145,10 +152,7 @@ fn a_pull_request_is_opened_once_wherever_the_controller_dies() -> Result<()> {
 fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
     run(async {
         let mut fixture = CrashFixture::new().await?;
-        let strategy = format!(
-            "{{commit: {{url: {:?}, branch: main, secretRef: {{name: forge}}}}}}",
-            fixture.repo.url()
-        );
+        let strategy = fixture.by_commit();
         for (i, point) in FAULT_POINTS.iter().filter(|p| !p.ends_with("-open")).enumerate() {
             for keep in [true, false] {
                 let name = format!("app-{i}-{keep}");
@@ -174,8 +178,7 @@ fn a_commit_is_made_once_wherever_the_controller_dies() -> Result<()> {
 fn a_promotion_whose_targets_run_the_revision_after_a_crash_names_its_delivery() -> Result<()> {
     run(async {
         let mut fixture = CrashFixture::new().await?;
-        let url = fixture.repo.url();
-        let strategy = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
+        let strategy = fixture.by_commit();
         for (i, point) in ["after-push", "before-outcome"].into_iter().enumerate() {
             let name = format!("app-{i}");
             fixture.application(&name, &strategy).await?;
@@ -197,8 +200,7 @@ fn a_promotion_whose_targets_run_the_revision_after_a_crash_names_its_delivery()
 fn a_rejection_after_a_crash_does_not_hide_a_delivery() -> Result<()> {
     run(async {
         let mut fixture = CrashFixture::new().await?;
-        let url = fixture.repo.url();
-        let strategy = format!("{{commit: {{url: {url:?}, branch: main, secretRef: {{name: forge}}}}}}");
+        let strategy = fixture.by_commit();
         for (point, phase) in [("after-push", "1.1.0 Delivered"), ("before-push", "1.1.0 Rejected")] {
             fixture.application(point, &strategy).await?;
             fixture.die_at(point, point).await?;
@@ -222,10 +224,7 @@ fn a_rejection_after_a_crash_does_not_hide_a_delivery() -> Result<()> {
 fn a_revision_that_comes_while_the_controller_is_down_supersedes_the_interrupted_promotion() -> Result<()> {
     run(async {
         let mut fixture = CrashFixture::new().await?;
-        let strategy = format!(
-            "{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}",
-            fixture.repo.url()
-        );
+        let strategy = fixture.by_request();
         for (i, point) in ["after-intent", "after-push", "after-open"].into_iter().enumerate() {
             let name = format!("app-{i}");
             fixture.application(&name, &strategy).await?;

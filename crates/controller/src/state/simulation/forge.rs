@@ -179,7 +179,8 @@ impl ControllerSimulation {
     /// The commit by which an earlier try has delivered this round of a promotion.
     pub(super) fn find_commit(&self, name: &str, order: &Order) -> Option<Delivered> {
         let commit = format!("{name}.{}", order.round);
-        let is_there = self.commit_branches.get(&commit).map(String::as_str) == branch_of(order);
+        let is_there =
+            self.commit_branches.get(&commit).is_some_and(|branch| branch_of(order) == Some(branch));
         is_there.then_some(Delivered::Committed { commit })
     }
 
