@@ -151,7 +151,8 @@ impl Place {
 
     /// Returns a call of a command with these arguments, as a user of the hub who may do everything.
     pub fn call(&self, case: &Case, arguments: &str) -> Call {
-        self.servers.call(case, &self.named(arguments), &self.namespace, ADMIN)
+        let arguments = arguments.replace("PROMOTION", &self.promotion);
+        self.servers.call(case, &arguments, &self.namespace, ADMIN)
     }
 
     /// Returns a text with the names of this place.
@@ -182,6 +183,7 @@ impl Servers {
         if kubeconfig == ADMIN { call.with("SLUICE_SERVER", self.api.as_str()) } else { call }
     }
 
+    /// Returns a text with the names of a namespace and of the files. Call it once: the random name of a folder may contain `NS`.
     fn named(&self, text: &str, namespace: &str) -> String {
         let file = |name: &str| self.files.path().join(name).to_string_lossy().into_owned();
         let names = [
