@@ -38,9 +38,21 @@ pub async fn get<K>(client: &Client, namespace: &str, name: &str) -> kube::Resul
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
+    let text = get_text::<K>(client, namespace, name).await?;
+    text.map(|text| read(&text)).transpose().map_err(kube::Error::SerdeError)
+}
+
+/// Reads the JSON of an object from an API server; `None` if it does not exist.
+///
+/// # Errors
+/// When the API server does not answer or does not serve the kind.
+pub async fn get_text<K>(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<String>>
+where
+    K: Resource<DynamicType = ()>,
+{
     let request = Request::new(K::url_path(&(), Some(namespace))).get(name, &GetParams::default());
     match client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
-        Ok(text) => read(&text).map(Some).map_err(kube::Error::SerdeError),
+        Ok(text) => Ok(Some(text)),
         Err(kube::Error::Api(status)) if is_missing_object(&status) => Ok(None),
         Err(error) => Err(error),
     }

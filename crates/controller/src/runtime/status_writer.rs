@@ -1,5 +1,6 @@
 //! Sends status writes. Each write names the version of the object that its status was composed for: a status that
-//! someone else has written since is never replaced unnoticed, however late the write arrives.
+//! someone else has written since is never replaced unnoticed, however late the write arrives. After an edit of the object, it
+//! names the spec and the status that the object had then, so that a loop of edits of the labels cannot keep it out.
 //!
 //! A write is a JSON patch (RFC 6902) with one operation for each field of the status that hook calls do not write. It is no
 //! server-side apply, because an apply leaves fields that another manager owns, too, and `managedFields` may be written by
@@ -23,7 +24,6 @@ use sluice_delivery::FairQueue;
 use tokio::sync::mpsc;
 
 use crate::record::unwritten_status::UNDECLARED;
-use crate::resource_version::version_of;
 use crate::state::Input;
 use crate::state::cached::HasHookFields;
 use crate::state::status_queue::{StatusOwner, StatusWrite, StoredObject, StoredVersion, WriteOutcome};
@@ -105,9 +105,53 @@ where
 /// How many times a write is sent if edits of the object are in its way. A pause would only give another edit time.
 const MAX_TRIES: u32 = 20;
 
+/// What the API server has to find for a write to be stored.
+enum Precondition {
+    /// An object of this version, whichever it has if it is 0.
+    Version { version: u64, has_status: bool },
+    /// An object with these parts.
+    Parts(StoredParts),
+}
+
+/// The parts of an object that a status depends on, as the API server wrote them.
+#[derive(Deserialize)]
+struct StoredParts {
+    spec: Box<RawValue>,
+    status: Option<Box<RawValue>>,
+    metadata: StoredMetadata,
+}
+
+#[derive(Deserialize)]
+struct StoredMetadata {
+    uid: Box<RawValue>,
+}
+
+impl Precondition {
+    fn has_status(&self) -> bool {
+        match self {
+            Precondition::Version { has_status, .. } => *has_status,
+            Precondition::Parts(parts) => parts.status.is_some(),
+        }
+    }
+
+    /// Whether an object with these parts meets it. Of a version, that is not known.
+    fn may_be_met_by(&self, stored: &StoredParts) -> bool {
+        match self {
+            Precondition::Version { has_status, .. } => *has_status == stored.status.is_some(),
+            Precondition::Parts(parts) => parts.texts() == stored.texts(),
+        }
+    }
+}
+
+impl StoredParts {
+    fn texts(&self) -> [Option<&str>; 3] {
+        [Some(&self.metadata.uid), Some(&self.spec), self.status.as_ref()].map(|part| Some(part?.get()))
+    }
+}
+
 /// Sends a write until it is stored, or its outcome is known.
 async fn put<K>(
-    mut write: StatusWrite,
+    write: StatusWrite,
     object: StatusOf<'_>,
     stored_object: fn(K) -> StoredObject,
 ) -> WriteOutcome
@@ -119,11 +163,15 @@ where
         + Debug,
 {
     let mut is_over_edit = false;
-    // Whether there is no status at the version of the write, not even one of hook calls.
-    let mut is_first = write.version > 0 && write.may_be_stored.is_empty();
+    // Without a status at the version of the write, there is not even one of hook calls.
+    let has_status = write.version == 0 || !write.may_be_stored.is_empty();
+    let mut precondition = Precondition::Version { version: write.version, has_status };
     if write.version == 0 && write.uid.is_some() {
-        match stored_version(&write, &object, stored_object).await {
-            ControlFlow::Continue(stored) => ((write.version, is_first), is_over_edit) = (stored, true),
+        // The status replaces any other.
+        match read_stored(&write, &object, |_| true, stored_object).await {
+            ControlFlow::Continue(stored) => {
+                (precondition, is_over_edit) = (Precondition::Parts(stored), true)
+            }
             ControlFlow::Break(outcome) => return outcome,
         }
     }
@@ -131,38 +179,27 @@ where
         if write.fencing_token.check().is_err() {
             return WriteOutcome::Withheld;
         }
-        let error = match object.patch::<K>(write.version, is_first, &write.status).await {
+        let error = match object.patch::<K>(&precondition, &write.status).await {
             Ok(version) => return WriteOutcome::Stored(StoredVersion { version, is_over_edit }),
             Err(error) => error,
         };
-        // A patch that does not know whether there is a status is refused like a value that the schema does not allow.
+        // A precondition that is not met is refused like a value that the schema does not allow.
         let is_invalid = match &error {
             kube::Error::Api(e) if e.code == 404 => return WriteOutcome::Gone,
             kube::Error::Api(e) if e.code == 409 => false,
             kube::Error::Api(e) if e.code == 422 => true,
             _ => return WriteOutcome::Failed(error),
         };
-        let stored: K = match object.get().await {
-            Ok(None) => return WriteOutcome::Gone,
-            Ok(Some(stored)) => stored,
-            Err(error) => return WriteOutcome::Failed(error),
+        let is_expected = |stored: &K| is_expected(&write, stored.status());
+        let stored = match read_stored(&write, &object, is_expected, stored_object).await {
+            ControlFlow::Continue(stored) => stored,
+            ControlFlow::Break(outcome) => return outcome,
         };
-        // The object was deleted and created again: this status is not about the new one.
-        if write.uid.is_some() && write.uid != stored.meta().uid {
-            return WriteOutcome::Gone;
-        }
-        let is_expected = is_expected(&write, stored.status());
-        let (version, has_status) = (version_of(stored.meta()), stored.status().is_some());
-        // The patch was right about that.
-        if is_invalid && is_first != has_status {
+        if is_invalid && precondition.may_be_met_by(&stored) {
             return WriteOutcome::Failed(error);
         }
-        let stored = stored_object(stored);
-        if !is_expected || write.is_overruled(&stored) {
-            return WriteOutcome::Conflict(Box::new(stored));
-        }
         // Its status has not changed: another part of the object was edited.
-        (write.version, is_first, is_over_edit) = (version, !has_status, true);
+        (precondition, is_over_edit) = (Precondition::Parts(stored), true);
     }
     WriteOutcome::Failed(edited_all_the_time())
 }
@@ -172,28 +209,31 @@ fn edited_all_the_time() -> kube::Error {
     kube::Error::Api(Status::failure("the object is edited all the time", "Conflict").with_code(409).boxed())
 }
 
-/// Returns the version of the object that a write without a version is for, and whether it has no status; or the outcome of the
-/// write.
-async fn stored_version<K>(
+/// Returns the parts of the object that is stored, or the outcome of the write if it must not replace the status of that one.
+async fn read_stored<K>(
     write: &StatusWrite,
     object: &StatusOf<'_>,
+    may_be_replaced: impl FnOnce(&K) -> bool,
     stored_object: fn(K) -> StoredObject,
-) -> ControlFlow<WriteOutcome, (u64, bool)>
+) -> ControlFlow<WriteOutcome, StoredParts>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + HasStatus + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    match object.get::<K>().await {
-        Ok(Some(stored)) if write.uid == stored.meta().uid => {
-            let version = (version_of(stored.meta()), stored.status().is_none());
-            let stored = stored_object(stored);
-            match write.is_overruled(&stored) {
-                true => ControlFlow::Break(WriteOutcome::Conflict(Box::new(stored))),
-                false => ControlFlow::Continue(version),
-            }
-        }
-        Ok(_) => ControlFlow::Break(WriteOutcome::Gone),
-        Err(error) => ControlFlow::Break(WriteOutcome::Failed(error)),
+    let (stored, parts) = match object.get::<K>().await {
+        Ok(Some(read)) => read,
+        Ok(None) => return ControlFlow::Break(WriteOutcome::Gone),
+        Err(error) => return ControlFlow::Break(WriteOutcome::Failed(error)),
+    };
+    // The object was deleted and created again: this status is not about the new one.
+    if write.uid.is_some() && write.uid != stored.meta().uid {
+        return ControlFlow::Break(WriteOutcome::Gone);
     }
+    let may_be_replaced = may_be_replaced(&stored);
+    let stored = stored_object(stored);
+    if !may_be_replaced || write.is_overruled(&stored) {
+        return ControlFlow::Break(WriteOutcome::Conflict(Box::new(stored)));
+    }
+    ControlFlow::Continue(parts)
 }
 
 /// Whether a stored status, apart from the fields that hook calls write, is one that this replica has written, or may
@@ -215,26 +255,36 @@ struct Operation<'a> {
     value: Option<&'a RawValue>,
 }
 
+fn operation<'a>(op: &'static str, path: &str, value: &'a RawValue) -> Operation<'a> {
+    Operation { op, path: path.into(), value: Some(value) }
+}
+
+/// Returns the operations that the API server refuses if the object has other parts.
+fn parts_operations(parts: &StoredParts) -> Vec<Operation<'_>> {
+    let status = parts.status.as_deref().map(|status| ("/status", status));
+    let parts = [("/metadata/uid", &*parts.metadata.uid), ("/spec", &*parts.spec)].into_iter().chain(status);
+    parts.map(|(path, value)| operation("test", path, value)).collect()
+}
+
 /// Returns the operations that write a status to an object that has none. The API server refuses them if it has one.
-fn first_operations(status: &RawValue) -> Vec<Operation<'_>> {
-    let operation = |op, value| Operation { op, path: "/status".into(), value: Some(value) };
-    vec![operation("test", RawValue::NULL), operation("add", status)]
+fn first_operations(status: &RawValue) -> [Operation<'_>; 2] {
+    [operation("test", "/status", RawValue::NULL), operation("add", "/status", status)]
 }
 
 /// Returns the operations that give these fields of a status their values, and remove those that have none. The API server
 /// refuses them if the object has no status.
-fn operations<'a>(fields: &[String], status: &'a RawValue) -> serde_json::Result<Vec<Operation<'a>>> {
+fn field_operations<'a>(fields: &[String], status: &'a RawValue) -> serde_json::Result<Vec<Operation<'a>>> {
     let values: BTreeMap<&str, &RawValue> = serde_json::from_str(status.get())?;
     let mut operations = Vec::new();
     for field in fields {
         let path = format!("/status/{field}");
         match values.get(&**field) {
-            Some(value) => operations.push(Operation { op: "add", path, value: Some(value) }),
+            Some(value) => operations.push(operation("add", &path, value)),
             // Only what exists can be removed.
-            None => operations.extend([
-                Operation { op: "add", path: path.clone(), value: Some(RawValue::NULL) },
-                Operation { op: "remove", path, value: None },
-            ]),
+            None => {
+                operations.push(operation("add", &path, RawValue::NULL));
+                operations.push(Operation { op: "remove", path, value: None });
+            }
         }
     }
     Ok(operations)
@@ -274,29 +324,36 @@ const JSON_PATCH: HeaderValue = HeaderValue::from_static("application/json-patch
 
 impl StatusOf<'_> {
     /// Reads the object, and its status leniently; `None` if it does not exist.
-    async fn get<K>(&self) -> kube::Result<Option<K>>
+    async fn get<K>(&self) -> kube::Result<Option<(K, StoredParts)>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
     {
-        let read = lenient::get(&self.client, self.namespace, self.name);
-        Ok(within(API_CALL_TIMEOUT, read).await?.map(|read| read.object))
+        let read = lenient::get_text::<K>(&self.client, self.namespace, self.name);
+        let Some(text) = within(API_CALL_TIMEOUT, read).await? else { return Ok(None) };
+        let read = lenient::read(&text).and_then(|read| Ok((read.object, serde_json::from_str(&text)?)));
+        read.map(Some).map_err(kube::Error::SerdeError)
     }
 
-    /// Writes the status if the object has this version; whichever it has, if it is 0. Returns the new version.
-    async fn patch<K>(&self, version: u64, is_first: bool, status: &RawValue) -> kube::Result<u64>
+    /// Writes the status if the object meets the precondition. Returns the new version.
+    async fn patch<K>(&self, precondition: &Precondition, status: &RawValue) -> kube::Result<u64>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let error = kube::Error::SerdeError;
-        let mut operations = match is_first {
-            true => first_operations(status),
-            false => operations(self.fields, status).map_err(error)?,
+        let (version, mut operations) = match precondition {
+            // Another version is a conflict.
+            Precondition::Version { version, .. } if *version > 0 => {
+                let version = to_raw_value(&version.to_string()).map_err(error)?;
+                (Some(version), Vec::new())
+            }
+            Precondition::Version { .. } => (None, Vec::new()),
+            Precondition::Parts(parts) => (None, parts_operations(parts)),
         };
-        // Another version is a conflict.
-        let is_version = to_raw_value(&version.to_string()).map_err(error)?;
-        if version > 0 {
-            let path = "/metadata/resourceVersion".into();
-            operations.push(Operation { op: "add", path, value: Some(&is_version) });
+        let version = version.as_deref();
+        operations.extend(version.map(|version| operation("add", "/metadata/resourceVersion", version)));
+        match precondition.has_status() {
+            true => operations.extend(field_operations(self.fields, status).map_err(error)?),
+            false => operations.extend(first_operations(status)),
         }
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.into()),
@@ -334,7 +391,7 @@ mod tests {
         }
         let fields = ["commit", "phase"].map(String::from);
         let status = to_raw_value(&json!({"phase": "Promoting", "callback": 1})).unwrap();
-        let sent = serde_json::to_value(operations(&fields, &status).unwrap()).unwrap();
+        let sent = serde_json::to_value(field_operations(&fields, &status).unwrap()).unwrap();
         let expected = json!([
             {"op": "add", "path": "/status/commit", "value": null}, {"op": "remove", "path": "/status/commit"},
             {"op": "add", "path": "/status/phase", "value": "Promoting"},

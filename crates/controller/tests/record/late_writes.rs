@@ -1,18 +1,24 @@
 //! Status writes that arrive late, against a real API server: they are stored after an edit of the spec, and
 //! rejected after a status of another replica.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use http::{Method, Request};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::client::Body;
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
+use sluice_api::Promotion;
 use sluice_api::promotion::{GateStatus, Phase, PromotionStatus};
 use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
 };
 use sluice_delivery::{FencingToken, LeaseTerm};
+use tower::{ServiceExt, service_fn};
 
 use crate::writer::Writer;
 use crate::{hub, promotion};
@@ -126,6 +132,76 @@ async fn a_late_status_is_written_after_an_edit_and_not_after_another_status() -
     let version: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
     let outcome = two.write(&owner(), serialize_status(&failed)?, basis(version, &proposed)?, ended).await?;
     ensure!(matches!(outcome, WriteOutcome::Withheld), "{outcome:?}");
+    Ok(())
+}
+
+/// Returns a client that changes a label of the promotion before each write of a status, and before one of them the status.
+fn client_that_edits_before_each_status(client: Client, other_status: Option<(u32, Phase)>) -> Client {
+    let writes = Arc::new(AtomicU32::new(0));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, writes) = (client.clone(), writes.clone());
+        async move {
+            if request.method() == Method::PATCH {
+                let api: Api<Promotion> = Api::namespaced(client.clone(), "default");
+                let write = writes.fetch_add(1, Ordering::Relaxed);
+                let old = api.get("podinfo-1").await?.resource_version();
+                let label = json!({"metadata": {"labels": {"edited-at": old}}});
+                api.patch("podinfo-1", &PatchParams::default(), &Patch::Merge(&label)).await?;
+                if let Some((_, phase)) = other_status.filter(|(number, _)| *number == write) {
+                    let other = json!({"status": {"phase": phase}});
+                    api.patch_status("podinfo-1", &PatchParams::default(), &Patch::Merge(&other)).await?;
+                }
+            }
+            Ok::<_, tower::BoxError>(client.send(request).await?)
+        }
+    });
+    Client::new(service.boxed(), "default")
+}
+
+#[tokio::test]
+async fn edits_of_labels_do_not_keep_a_status_from_being_stored() -> Result<()> {
+    let (_cluster, client) = hub("labels").await?;
+    let api = promotion(&client, "podinfo-1").await?;
+    let editing = client_that_edits_before_each_status(client, None);
+    let made: u64 = api.get("podinfo-1").await?.resource_version().context("a version")?.parse()?;
+    // The API server compares what it has stored with what it has answered: also characters that it may write in two ways.
+    let begun = status(Phase::Promoting, "<begun> & \"so\u{2028}on\" \u{1f600} \u{7f}/");
+    let delivered = status(Phase::Delivered, "done");
+    for (before, after) in [(None, &begun), (Some(&begun), &delivered)] {
+        let before = before.map(serialize_status).transpose()?;
+        let basis = Basis { version: made, status: before, ..Basis::default() };
+        let written = serialize_status(after)?;
+        let outcome =
+            Writer::new(editing.clone()).write(&owner(), written, basis, FencingToken::default()).await?;
+        let stored = api.get("podinfo-1").await?.status;
+        ensure!(
+            matches!(&outcome, WriteOutcome::Stored(stored) if stored.is_over_edit),
+            "{outcome:?}: {stored:?}"
+        );
+        ensure!(stored.as_ref() == Some(after), "{stored:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_status_of_another_replica_is_kept_while_labels_are_edited() -> Result<()> {
+    let (_cluster, client) = hub("labels-and-status").await?;
+    let api = promotion(&client, "podinfo-1").await?;
+    let begun = serialize_status(&status(Phase::Promoting, "begun"))?;
+    // The other replica writes before the first try, or between the reading after it and the next one.
+    for number in [0, 1] {
+        let none = json!({"status": null});
+        let made = api.patch_status("podinfo-1", &PatchParams::default(), &Patch::Merge(&none)).await?;
+        ensure!(made.status.is_none(), "{made:?}");
+        let made = made.resource_version().context("a version")?.parse()?;
+        let editing = client_that_edits_before_each_status(client.clone(), Some((number, Phase::Delivered)));
+        let basis = Basis { version: made, ..Basis::default() };
+        let outcome =
+            Writer::new(editing).write(&owner(), begun.clone(), basis, FencingToken::default()).await?;
+        ensure!(matches!(outcome, WriteOutcome::Conflict(_)), "{number}: {outcome:?}");
+        let stored = api.get("podinfo-1").await?.status.context("a status")?;
+        ensure!(stored.phase == Phase::Delivered, "{number}: {stored:?}");
+    }
     Ok(())
 }
 
