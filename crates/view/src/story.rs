@@ -4,12 +4,15 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_api::Pipeline;
 use sluice_api::promotion::{
     CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChecks,
 };
 use sluice_core::Time;
+use sluice_core::observed::Health;
 
 use crate::history::{Entry, entry};
+use crate::running::RunningTarget;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +67,32 @@ impl StoryEvent {
     fn new(at: Time, what: impl Into<String>) -> Self {
         StoryEvent { at, what: what.into(), phase: None, is_earlier: false }
     }
+}
+
+/// Returns what a promotion that has succeeded did, and what its targets run now, if that is no longer its revision or is not
+/// healthy; `None` also if the status of the pipeline does not say it.
+pub fn after_success(pipeline: &Pipeline, promotion: &Promotion) -> Option<String> {
+    let spec = &promotion.spec;
+    if promotion.phase() != Phase::Succeeded {
+        return None;
+    }
+    let is_changed = |target: &RunningTarget<'_>| {
+        target.environment == spec.environment && spec.target.as_ref().is_none_or(|name| *name == target.name)
+    };
+    let targets = RunningTarget::all(pipeline).into_iter().filter(is_changed);
+    let running: Option<Vec<_>> =
+        targets.map(|target| Some((target.status?.revision.as_deref()?, target.health()))).collect();
+    let running = running?;
+    let (first, _) = running.first()?;
+    let health = running.iter().map(|(_, health)| *health).max()?;
+    let is_one = running.iter().all(|(revision, _)| revision == first);
+    let now = match health {
+        _ if !is_one => "its targets run several revisions now".into(),
+        Health::Ready if *first == spec.revision => return None,
+        Health::Ready => format!("it runs {first} now"),
+        _ => format!("the health of {first} there is {health} now"),
+    };
+    Some(format!("{} ran {} healthily; {now}", spec.place(), spec.revision))
 }
 
 /// Returns what happened to a promotion, in the order of time.

@@ -1,9 +1,9 @@
 //! `story`: everything that was recorded of a promotion, in the order of time.
 
 use serde_json::json;
-use sluice_view::story::{StoryEvent, left_out, story};
+use sluice_view::story::{StoryEvent, after_success, left_out, story};
 
-use crate::fixture::promotion;
+use crate::fixture::{pipeline, promotion, runs};
 
 #[test]
 fn the_story_has_every_recorded_step_in_the_order_of_time() {
@@ -23,6 +23,28 @@ fn the_story_has_every_recorded_step_in_the_order_of_time() {
     2026-11-21T11:04:00Z it was delivered as commit 1eabc9a4
     2026-11-21T11:05:00Z prod ran 6.1.8 healthily
     ");
+}
+
+#[test]
+fn a_success_of_the_past_is_told_with_what_runs_now() {
+    let succeeded = json!({"phase": "Succeeded", "message": "prod runs 6.1.8 and is healthy"});
+    for (phase, revision, health, expected) in [
+        ("Succeeded", "6.1.8", "Ready", None),
+        ("Succeeded", "6.2.0", "Ready", Some("prod ran 6.1.8 healthily; it runs 6.2.0 now")),
+        (
+            "Succeeded",
+            "6.1.8",
+            "Failed",
+            Some("prod ran 6.1.8 healthily; the health of 6.1.8 there is Failed now"),
+        ),
+        ("Rejected", "6.2.0", "Ready", None),
+    ] {
+        let mut status = succeeded.clone();
+        status["phase"] = phase.into();
+        let pipeline = pipeline(json!({"prod": runs("prod", revision, health)}));
+        let said = after_success(&pipeline, &promotion("prod", 1, status));
+        assert_eq!(said.as_deref(), expected, "{phase} {revision} {health}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sluice_core::access::Caller;
 use sluice_view::change::{delivery, without_command};
 use sluice_view::explain::with_short_checksums;
 use sluice_view::object_name::ObjectName;
-use sluice_view::story::{left_out, story};
+use sluice_view::story::{after_success, left_out, story};
 
 use super::action_buttons::{buttons, may_not};
 use super::answer::sentence;
@@ -75,7 +75,9 @@ fn answer(
     rights: Option<&MissingRights>,
 ) -> Markup {
     let shape = Shape::of_phase(status.phase);
-    let message = with_short_checksums(without_command(&status.message, promotion));
+    // The message says it as of the time of the success.
+    let message = after_success(pipeline, promotion).unwrap_or_else(|| status.message.clone());
+    let message = with_short_checksums(without_command(&message, promotion));
     // The name of an environment is not a word.
     let message = match message.starts_with(&promotion.spec.place()) {
         true => message,
