@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::Pipeline;
 use sluice_api::promotion::{
-    CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChecks,
+    CallbackState, GateStatus, Phase, Promotion, PromotionSpec, PromotionStatus, RecordedChecks, place,
 };
 use sluice_core::Time;
 use sluice_core::observed::Health;
@@ -76,9 +76,8 @@ pub fn after_success(pipeline: &Pipeline, promotion: &Promotion) -> Option<Strin
     if promotion.phase() != Phase::Succeeded {
         return None;
     }
-    let is_changed = |target: &RunningTarget<'_>| {
-        target.environment == spec.environment && spec.target.as_ref().is_none_or(|name| *name == target.name)
-    };
+    let is_changed =
+        |target: &RunningTarget<'_>| spec.changes(&place(target.environment, Some(&target.name)));
     let targets = RunningTarget::all(pipeline).into_iter().filter(is_changed);
     let running: Option<Vec<_>> =
         targets.map(|target| Some((target.status?.revision.as_deref()?, target.health()))).collect();

@@ -340,17 +340,16 @@ impl StatusOf<'_> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let error = kube::Error::SerdeError;
-        let (version, mut operations) = match precondition {
+        let version_text;
+        let mut operations = match precondition {
+            Precondition::Version { version: 0, .. } => Vec::new(),
             // Another version is a conflict.
-            Precondition::Version { version, .. } if *version > 0 => {
-                let version = to_raw_value(&version.to_string()).map_err(error)?;
-                (Some(version), Vec::new())
+            Precondition::Version { version, .. } => {
+                version_text = to_raw_value(&version.to_string()).map_err(error)?;
+                vec![operation("add", "/metadata/resourceVersion", &version_text)]
             }
-            Precondition::Version { .. } => (None, Vec::new()),
-            Precondition::Parts(parts) => (None, parts_operations(parts)),
+            Precondition::Parts(parts) => parts_operations(parts),
         };
-        let version = version.as_deref();
-        operations.extend(version.map(|version| operation("add", "/metadata/resourceVersion", version)));
         match precondition.has_status() {
             true => operations.extend(field_operations(self.fields, status).map_err(error)?),
             false => operations.extend(first_operations(status)),
