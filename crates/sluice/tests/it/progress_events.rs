@@ -25,6 +25,22 @@ const SOON_AFTER_A_MINUTE: Duration = Duration::from_secs(150);
 /// How often each reason was reported.
 type Reasons = BTreeMap<String, usize>;
 
+/// The reasons of events until a delivery: the Kubernetes Events about the Promotion, the calls about it, and the same about
+/// the Pipeline.
+type Delivery = [&'static [&'static str]; 4];
+
+/// What is reported of a delivery by notification, by webhook and by change request.
+const DELIVERIES: [Delivery; 3] = [
+    [
+        &["Started", "Approved", "Notified"],
+        &["Started", "WaitingForGate", "Approved", "Notified"],
+        &["WaitingForGate", "Promote"],
+        &["Promote"],
+    ],
+    [&["Started", "Called"], &["Started", "Called"], &[], &[]],
+    [&[], &["Started", "Proposed", "Merged"], &["Proposed"], &[]],
+];
+
 fn once(reasons: &[&str]) -> Reasons {
     reasons.iter().map(|reason| (reason.to_string(), 1)).collect()
 }
@@ -107,6 +123,15 @@ impl EventsFixture {
         Ok(())
     }
 
+    /// Waits until a promotion is delivered, and all events until then have been sent: a crash loses those that wait.
+    async fn until_delivery_reported(&self, pipeline: &str, reasons: Delivery) -> Result<()> {
+        let [events, calls, pipeline_events, pipeline_calls] = reasons;
+        let promotion = self.until(pipeline, "Delivered").await?.name_any();
+        self.until_reported("Promotion", &promotion, events, calls).await?;
+        self.until_reported("Pipeline", pipeline, pipeline_events, pipeline_calls).await?;
+        Ok(())
+    }
+
     /// Waits until these are the reasons of the Kubernetes Events about an object, and of the calls about the object.
     async fn until_reported(
         &self,
@@ -179,11 +204,14 @@ fn each_step_of_a_promotion_is_reported_once() -> Result<()> {
         let request =
             format!("{{pull-request: {{type: gitea, url: {:?}, secretRef: {{name: forge}}}}}}", repo.url());
         let mut promotions = Vec::new();
-        for (name, manual, strategy) in [
+        for ((name, manual, strategy), delivery) in [
             ("notified", true, "{notification: {}}"),
             ("called", false, &webhook),
             ("proposed", false, &request),
-        ] {
+        ]
+        .into_iter()
+        .zip(DELIVERIES)
+        {
             let promotion = format!("{{manual: {manual}, strategy: {strategy}}}");
             fixture.application(name, fixture.place.leaf("dev"), &promotion).await?;
             fixture.runs(name, "dev").await?;
@@ -194,7 +222,7 @@ fn each_step_of_a_promotion_is_reported_once() -> Result<()> {
                 fixture.until(name, "Proposed").await?;
                 repo.merge(repo.pulls("open").await?.first().context("a pull request")?.number).await?;
             }
-            fixture.until(name, "Delivered").await?;
+            fixture.until_delivery_reported(name, delivery).await?;
             // The next controller reports nothing again.
             fixture.controller.restart(true)?;
             fixture.runs(name, "staging").await?;
