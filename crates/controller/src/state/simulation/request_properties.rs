@@ -360,3 +360,36 @@ fn a_rejection_that_the_state_does_not_know_yet_stops_no_delivery() {
     simulation.settle();
     simulation.check_rejections();
 }
+
+/// Found by random histories. A promotion has pushed to the change request of another one, and is superseded before it records
+/// that. The other one starts again and waits for an approval. Its change request stays open meanwhile, as that of any superseded
+/// promotion, until it is approved.
+#[test]
+fn a_promotion_that_waits_for_an_approval_proposes_nothing_until_it_has_it() {
+    let mut simulation = ControllerSimulation::with_requests(true);
+    simulation.edit_requests(Some(false), None);
+    simulation.set_manual(false);
+    let go = |simulation: &mut ControllerSimulation, happenings: &[Happening]| {
+        happenings.iter().for_each(|happening| apply(simulation, happening));
+    };
+    go(
+        &mut simulation,
+        &[Happening::ReleaseBoth, Happening::ReleaseBoth, Happening::Run(3), Happening::Second(1)],
+    );
+    simulation.carry_out(977, EffectFault::None);
+    simulation.carry_out(0, EffectFault::None);
+    simulation.deliver_event();
+    go(&mut simulation, &[Happening::Run(3)]);
+    simulation.set_manual(true);
+    let carried = |simulation: &ControllerSimulation| {
+        let open = simulation.forge.nth_open(0).map(|open| &simulation.forge.requests[open]);
+        open.map(|open| simulation.forge.head(open).version)
+    };
+    simulation.settle();
+    simulation.check_requests();
+    assert_eq!(carried(&simulation), Some(2), "{}", simulation.summary());
+    (0..2).for_each(|index| simulation.approve(index));
+    simulation.settle();
+    simulation.check_requests();
+    assert_eq!(carried(&simulation), Some(3), "{}", simulation.summary());
+}
