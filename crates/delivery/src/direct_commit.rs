@@ -150,8 +150,8 @@ async fn find_arrived(
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
-/// others write messages, too, so the commit must also hold the values. `tried_on` is a commit of the branch up to which
-/// there is none.
+/// others write messages, too. If the branch has the values and one commit names the promotion, that is the one. Otherwise
+/// it must set the values, too. `tried_on` is a commit of the branch that does not have them, and up to which there is none.
 async fn find_earlier(
     order: &Order,
     repository: &mut LockedRepository<'_>,
@@ -159,28 +159,24 @@ async fn find_earlier(
     tried_on: Option<String>,
 ) -> DeliveryResult<Option<String>> {
     let known_by = order.known_by();
-    let is_newest = base.carries(&known_by);
-    if is_newest && holds_values(order, repository, (branch, base), &base.id).await? {
-        return Ok(Some(base.id.clone()));
-    }
-    // To read the history costs a fetch.
+    // The newest commit of the branch is in the cache already; each other one, and the history, costs a fetch.
     if tried_on.is_some_and(|tried_on| base.parents == [tried_on]) {
-        return Ok(None);
+        let is_set =
+            base.carries(&known_by) && holds_values(order, repository, (branch, base), &base.id).await?;
+        return Ok(is_set.then(|| base.id.clone()));
     }
     let named = repository.find_promotion((branch, base), &known_by).await?;
-    // The newest commit of the branch is in the cache already; each other one costs a fetch.
-    if !is_newest
-        && let Some(newest) = named.first()
-        && holds_values(order, repository, (branch, base), &base.id).await?
-    {
+    let Some(newest) = named.first() else { return Ok(None) };
+    let has_values = holds_values(order, repository, (branch, base), &base.id).await?;
+    if has_values && named.len() == 1 {
         return Ok(Some(newest.clone()));
     }
-    for commit in named.into_iter().filter(|commit| *commit != base.id) {
-        if holds_values(order, repository, (branch, base), &commit).await? {
-            return Ok(Some(commit));
+    for commit in &named {
+        if sets_values(order, repository, (branch, base), commit).await? {
+            return Ok(Some(commit.clone()));
         }
     }
-    Ok(None)
+    Ok(has_values.then(|| newest.clone()))
 }
 
 /// Whether a commit of a branch has every value of an order. `base` is the newest commit of the branch.

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use sluice_core::decide::Action;
 use sluice_core::observed::Health;
 use sluice_core::pipeline::MinReady;
-use sluice_core::promotion::Phase;
+use sluice_core::promotion::{Gate, GateKind, Phase};
 use sluice_core::repository::Repository;
 
 use crate::simulation::{Effect, Simulation};
@@ -260,15 +260,20 @@ fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_
     }
 }
 
-/// The commit stays in git, so its promotion is delivered. Without an approval nothing was tried.
+/// The commit stays in git, so its promotion is delivered. Nothing was tried while it waited for an approval. The owner may have
+/// asked for approvals since it was delivered.
 #[test]
 fn a_rejection_comes_after_a_look_for_a_delivery_that_was_not_recorded() {
-    for (manual, approved, expected) in [(false, false, 1), (true, true, 1), (true, false, 0)] {
+    for (manual, approved, has_waited, expected) in
+        [(false, false, false, 1), (true, true, true, 1), (true, false, true, 0), (true, false, false, 1)]
+    {
         let mut sim = committed();
         sim.policy_of("staging").manual = manual;
         let promotion = &mut sim.promotions[0];
         (promotion.phase, promotion.approved) = (Phase::Pending, approved);
         promotion.rejected = Some("rejected by ann: no".into());
+        let waits = Gate::closed(GateKind::Approval, "waits for approval".into());
+        promotion.gates = Vec::from_iter(has_waited.then_some(waits));
         let mut looks = 0;
         while sim.step() > 0 {
             looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
@@ -276,7 +281,7 @@ fn a_rejection_comes_after_a_look_for_a_delivery_that_was_not_recorded() {
         assert_eq!(
             (looks, sim.phases("staging")),
             (expected, vec!["1.1.0 Rejected".into()]),
-            "{manual} {approved}"
+            "{manual} {approved} {has_waited}"
         );
     }
 }

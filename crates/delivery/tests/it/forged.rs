@@ -415,7 +415,8 @@ async fn a_commit_of_others_that_sets_no_value_is_not_recorded_as_the_delivery()
     let order = to_main(&repo, "6.1.8");
     let done = bench().delivery.deliver(&order).await.unwrap();
     repo.commit("main", &naming(&order), &[("README.md", "x")]).unwrap();
-    assert_eq!(bench().delivery.find_delivery(&again(&order)).await.unwrap(), Some(done));
+    assert_eq!(bench().delivery.find_delivery(&again(&order)).await.unwrap(), Some(done.clone()));
+    assert_eq!(bench().delivery.deliver(&again(&order)).await.unwrap(), done);
     // A person sets the values after a commit that only names the promotion.
     let other = again(&to_main(&repo, "6.2.0"));
     repo.commit("main", &naming(&other), &[("README.md", "y")]).unwrap();
