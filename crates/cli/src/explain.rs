@@ -85,7 +85,7 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
 fn print(explanation: &Explanation, io: &mut Io<'_>) -> Outcome {
     let runs = explanation.runs.as_deref().unwrap_or("several revisions, or none");
     io.line(format!("{}: {runs}, {}", explanation.environment, explanation.health))?;
-    for sentence in &explanation.sentences {
+    for sentence in explanation.sentences.iter().chain(&explanation.since_sentence()) {
         io.line(format!("  {sentence}"))?;
     }
     for command in &explanation.next {

@@ -1,6 +1,8 @@
 //! Versions of charts. Flux appends build metadata to them: the digest of an OCI artifact, or the revision of a
 //! repository. A revision has the version without it.
 
+use std::cmp::Ordering;
+
 use crate::revision::version;
 
 /// Whether a chart's version is another one than the version that a spec asks for. A range of versions has many, so
@@ -18,9 +20,27 @@ pub fn without_build_metadata(version: &str) -> &str {
     version.split_once('+').map_or(version, |(version, _)| version)
 }
 
+/// Orders versions of charts and tags of images, the newest first: semantic versions, then numbers such as `1.27`, then other
+/// texts from A to Z.
+pub fn newest_first(one: &str, other: &str) -> Ordering {
+    let numbers =
+        |text: &str| text.split('.').map(|number| number.parse::<u64>().ok()).collect::<Option<Vec<_>>>();
+    // `None` is less than any version.
+    (version(other).cmp(&version(one)))
+        .then_with(|| numbers(other).cmp(&numbers(one)))
+        .then_with(|| one.cmp(other))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::differs_from_exact;
+    use super::{differs_from_exact, newest_first};
+
+    #[test]
+    fn the_newest_version_comes_first_and_other_texts_come_last() {
+        let mut all = ["latest", "1.9.0", "1.9", "v1.10.0", "1.27", "1.10.0-rc.1", "a"];
+        all.sort_by(|one, other| newest_first(one, other));
+        assert_eq!(all, ["v1.10.0", "1.10.0-rc.1", "1.9.0", "1.27", "1.9", "a", "latest"]);
+    }
 
     #[test]
     fn only_an_exact_version_can_differ() {

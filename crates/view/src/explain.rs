@@ -79,6 +79,10 @@ pub struct Explanation {
     /// When the next automatic try begins, if one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
+    /// Since when it is so: since its promotion is in this phase, else since its worst target has this health. Absent if
+    /// neither is recorded, and of an environment in which nothing waits, moves or has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 /// Explains all environments of a pipeline, in their order. `promotions` are those of its namespace.
@@ -202,10 +206,13 @@ fn one<P: Borrow<Promotion>>(
     let Draft { situation, sentences, mut next, until } = draft;
     next.dedup();
     let sentences = sentences.iter().map(|sentence| with_short_checksums(sentence)).collect();
+    let is_at_rest = matches!(situation, Situation::UpToDate | Situation::Observed | Situation::Differs);
+    let health = place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown);
     Explanation {
         environment: place.name(),
         runs: place.revision().map(String::from),
-        health: place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown),
+        health,
+        since: place.since(current, health).filter(|_| !is_at_rest),
         situation,
         promotion: current.and_then(|promotion| promotion.metadata.name.clone()),
         sentences,

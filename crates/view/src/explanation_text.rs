@@ -3,6 +3,15 @@
 use sluice_api::promotion::RecordedChangeRequest;
 use sluice_core::revision::shortened;
 
+use crate::explain::Explanation;
+
+impl Explanation {
+    /// Returns the sentence that says since when it is so.
+    pub fn since_sentence(&self) -> Option<String> {
+        self.since.map(|since| format!("It has been so since {since}."))
+    }
+}
+
 /// What comes before the time of the next attempt.
 pub(crate) const NEXT_ATTEMPT: &str = " The next attempt is ";
 

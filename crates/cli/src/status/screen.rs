@@ -62,7 +62,7 @@ impl Page {
     fn cause(self, cause: &Explanation, lines: &mut Vec<String>) {
         let runs = cause.runs.as_deref().map_or("several revisions, or none".into(), shortened);
         self.text(&format!("{}: {runs}, {}", cause.environment, cause.health), "", lines);
-        for sentence in &cause.sentences {
+        for sentence in cause.sentences.iter().chain(&cause.since_sentence()) {
             self.text(sentence, "  ", lines);
         }
         // Commands are not wrapped, so that they can be copied.

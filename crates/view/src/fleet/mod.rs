@@ -1,5 +1,6 @@
 //! Views of everything that is observed on clusters, whether or not a pipeline names it.
 
+pub mod cluster_environments;
 pub mod matrix;
 pub mod observed_clusters;
 pub mod trace;

@@ -453,3 +453,28 @@ fn a_predecessor_that_is_not_ready_is_named_before_those_that_are() {
     let cause = "Waiting\nNo newer revision is proven in dev-6: its target dev-6 is Failed";
     assert!(said.starts_with(cause) && said.contains("It has 2 further predecessors"), "{said}");
 }
+
+#[test]
+fn an_explanation_says_since_when_it_is_so() {
+    let since = |pipeline: &Pipeline, promotions: &[Promotion], environment: &str| {
+        let all = explain(pipeline, promotions, now());
+        let of = all.iter().find(|e| e.environment == environment).unwrap();
+        of.since_sentence().unwrap_or_default()
+    };
+    let proposed = json!({"phase": "Proposed", "times": {"Pending": "2026-11-21T11:02:00Z", "Proposed": "2026-11-21T11:03:00Z"}});
+    let failed = pipeline(json!({
+        "dev": runs("dev", "6.1.8", "Ready"),
+        "staging": {"health": "Failed", "targets": [target("staging", "6.1.8", "Failed", "CrashLoopBackOff")]},
+        "prod": runs("prod", "6.1.5", "Ready"),
+    }));
+    let text = |at: &str| format!("It has been so since 2026-11-21T{at}Z.");
+    for (pipeline, promotions, environment, at) in [
+        (behind(), vec![promotion("prod", 1, proposed)], "prod", text("11:03:00")),
+        // Nothing was recorded of it yet.
+        (behind(), vec![promotion("prod", 1, json!({}))], "prod", text("11:01:00")),
+        (failed, vec![], "staging", text("11:50:00")),
+        (behind(), vec![], "dev", String::new()),
+    ] {
+        assert_eq!(since(&pipeline, &promotions, environment), at, "{environment}");
+    }
+}

@@ -1,12 +1,14 @@
 //! The clusters, those that cannot be read first.
 
-use maud::html;
+use maud::{Markup, html};
 use sluice_core::access::Caller;
+use sluice_view::fleet::cluster_environments::ClusterEnvironments;
 use sluice_view::fleet::observed_clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
 
 use super::frame::{Page, Section};
 use super::links::escaped;
 use super::shape::{Shape, badge};
+use crate::find::visible_pipelines;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -14,6 +16,9 @@ use crate::visible_fleet::visible_clusters;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, Problem> {
     let visible = visible_clusters(&api.hub, caller, &api.fleet).await?;
+    let board = api.boards.current(&api.hub).await;
+    let pipelines = visible_pipelines(api, caller, &board).await?;
+    let environments = ClusterEnvironments::of(pipelines.iter().map(|shown| shown.stored.object.as_ref()));
     let mut rows: Vec<ObservedClusterRow> =
         visible.iter().filter_map(|key| api.fleet.read(key, |cluster| cluster_state(key, cluster))).collect();
     rows.sort_by_key(|row| (shape(row) == Shape::Ready, row.name.clone()));
@@ -34,22 +39,33 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, 
                 @if lost > 0 { ", " (lost) " cannot be read" }
                 @if partial > 0 { ", " (partial) " only in part" }
             }
-            table {
-                thead { tr { th scope="col" { "Cluster" } th scope="col" { "State" } th.number scope="col" { "Objects" } th scope="col" { "Why" } } }
-                tbody {
-                    @for row in &rows {
-                        tr {
-                            th scope="row" { a href={ "/charts?cluster=" (escaped(&row.name)) } { (row.name) } }
-                            td { (badge(shape(row), row.state.word())) }
-                            td.number { (row.objects) }
-                            td { (row.message) }
-                        }
-                    }
+            div.scrolls.clusters tabindex="0" role="region" aria-label="Clusters" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Cluster" }
+                        th scope="col" { "State" }
+                        th scope="col" { "Why" }
+                        th scope="col" { "Environments" }
+                        th.number scope="col" { "Objects" }
+                    } }
+                    tbody { @for row in &rows { (cluster(row, &environments.on(&row.name).names)) } }
                 }
             }
         }
     };
     Ok(Page::one("Clusters", Section::Clusters, &content))
+}
+
+fn cluster(row: &ObservedClusterRow, environments: &str) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href={ "/charts?cluster=" (escaped(&row.name)) } { (row.name) } }
+            td { (badge(shape(row), row.state.word())) }
+            td.reason { (row.message) }
+            td { (environments) }
+            td.number { (row.objects) }
+        }
+    }
 }
 
 fn shape(row: &ObservedClusterRow) -> Shape {

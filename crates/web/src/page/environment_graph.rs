@@ -14,8 +14,8 @@ use sluice_view::explain::with_short_checksums;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 use sluice_view::tree::tree;
 
-use super::pipeline_row::{edge, is_behind, runs, strip};
 use super::shape::{Shape, badge, icon};
+use super::strip::{edge, is_behind, runs, whole};
 use super::target_list::targets;
 use super::{links, words};
 use crate::requested_action::closed_gates;
@@ -45,7 +45,7 @@ pub(super) fn graph(pipeline: &Pipeline, screen: &PipelineScreen, shown: &ShownP
     let environments = tree(pipeline);
     let strip_above = layers > MAX_DENSE_LAYERS && !screen.environments.is_empty();
     html! {
-        @if strip_above { div.graph-strip { (strip(screen, "")) } }
+        @if strip_above { div.graph-strip { (whole(screen, "")) } }
         div.graph-frame role="region" aria-label="Environments" tabindex="0" {
             ol.graph.dense[layers > MAX_WIDE_LAYERS] role="list" {
                 @for (at, (position, environment)) in positions.iter().zip(&environments).enumerate() {

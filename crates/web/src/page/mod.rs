@@ -31,6 +31,7 @@ mod route;
 mod shape;
 mod sign_in;
 mod sign_in_page;
+mod strip;
 mod target_list;
 mod trace;
 mod triggers;

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 use sluice_core::access::Caller;
-use sluice_view::fleet::matrix::{Matrix, MatrixVersion, matrix};
+use sluice_view::fleet::cluster_environments::ClusterEnvironments;
+use sluice_view::fleet::matrix::{Matrix, MatrixColumn, MatrixVersion, matrix};
 use sluice_view::fleet::versions::{RunningVersion, UnreadCluster};
 
 use super::frame::{Page, Section};
@@ -11,7 +12,8 @@ use super::links;
 use super::links::escaped;
 use super::shape::{Shape, icon};
 use super::words;
-use crate::fleet_versions::VersionKind;
+use crate::find::visible_pipelines;
+use crate::fleet_versions::{AllRows, VersionKind};
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -54,8 +56,11 @@ pub(super) async fn page<H: Hub>(
         VersionKind::Images => ("Images", Section::Images, "/images"),
     };
     let visible = Visible::to(&api.hub, caller, &api.fleet, kind.kinds()).await?;
+    let board = api.boards.current(&api.hub).await;
+    let pipelines = visible_pipelines(api, caller, &board).await?;
+    let environments = ClusterEnvironments::of(pipelines.iter().map(|shown| shown.stored.object.as_ref()));
     let wanted = query.clone();
-    let shown = move |all: &crate::fleet_versions::AllRows| (chosen(&all.items, &wanted), all.unread.clone());
+    let shown = move |all: &AllRows| (chosen(&all.items, &wanted, &environments), all.unread.clone());
     let (shown, unread) = api.rows.compute(&api.fleet, kind, visible, shown).await?;
     let content = html! {
         h1 { (title) }
@@ -69,7 +74,7 @@ pub(super) async fn page<H: Hub>(
     Ok(Page::one(title, section, &content))
 }
 
-fn chosen(items: &[RunningVersion], wanted: &MatrixQuery) -> Shown {
+fn chosen(items: &[RunningVersion], wanted: &MatrixQuery, environments: &ClusterEnvironments) -> Shown {
     let wanted_rows = VersionsQuery {
         name: wanted.q.clone(),
         cluster: wanted.cluster.clone(),
@@ -78,7 +83,7 @@ fn chosen(items: &[RunningVersion], wanted: &MatrixQuery) -> Shown {
     };
     let found = items.iter().filter(|row| matches(row, &wanted_rows));
     if wanted.name.is_empty() && wanted.cluster.is_empty() {
-        return Shown::Matrix(matrix(found, MAX_ROWS));
+        return Shown::Matrix(matrix(found, MAX_ROWS, environments));
     }
     let mut objects: Vec<RunningVersion> =
         found.filter(|row| wanted.name.is_empty() || row.name == wanted.name).cloned().collect();
@@ -110,10 +115,19 @@ fn missing(unread: &[UnreadCluster]) -> Markup {
     html! {
         @if !unread.is_empty() {
             details.note {
-                summary { (icon(Shape::Unknown, "not complete")) " Not complete: " (unread.len()) " clusters or kinds cannot be read" }
+                summary { (icon(Shape::Unknown, "not complete")) " Not complete: " (unread_parts(unread.len())) " cannot be read" }
                 ul { @for one in unread { li { b { (if one.cluster.is_empty() { "hub" } else { &one.cluster }) } ": " (one.why) } } }
             }
         }
+    }
+}
+
+/// A row is of a whole cluster, or of one kind of objects on it.
+fn unread_parts(count: usize) -> String {
+    if count == 1 {
+        "1 cluster or kind of objects".into()
+    } else {
+        format!("{count} clusters or kinds of objects")
     }
 }
 
@@ -125,15 +139,18 @@ fn table(path: &str, query: &MatrixQuery, matrix: &Matrix) -> Markup {
         } @else {
             div.scrolls tabindex="0" role="region" aria-label="Versions by cluster" {
                 table.matrix {
-                    thead { tr {
-                        th scope="col" { "Name" }
-                        @for cluster in &matrix.clusters {
-                            th scope="col" {
-                                @let cluster = if cluster.is_empty() { "hub" } else { cluster };
-                                a href={ (path) "?cluster=" (escaped(cluster)) (outliers) } { (cluster) }
+                    thead {
+                        (environments_row(&matrix.columns))
+                        tr {
+                            th scope="col" { "Name" }
+                            @for MatrixColumn { cluster, .. } in &matrix.columns {
+                                th scope="col" {
+                                    @let cluster = if cluster.is_empty() { "hub" } else { cluster };
+                                    a href={ (path) "?cluster=" (escaped(cluster)) (outliers) } title=(cluster) { (cluster) }
+                                }
                             }
                         }
-                    } }
+                    }
                     tbody {
                         @for row in &matrix.rows {
                             tr {
@@ -150,6 +167,24 @@ fn table(path: &str, query: &MatrixQuery, matrix: &Matrix) -> Markup {
                 }
             }
             @if matrix.further > 0 { p.small.quieter { (matrix.further) " more names are not shown: filter to find them" } }
+        }
+    }
+}
+
+/// Returns the row above the clusters with the environments that they have, unless none has any.
+fn environments_row(columns: &[MatrixColumn]) -> Markup {
+    let groups = columns.chunk_by(|one, other| one.environments == other.environments);
+    html! {
+        @if columns.iter().any(|column| !column.environments.is_empty()) {
+            tr.environments {
+                td {}
+                @for group in groups {
+                    @match group {
+                        [first, ..] if !first.environments.is_empty() => th scope="colgroup" colspan=(group.len()) { (first.environments) },
+                        _ => td colspan=(group.len()) {},
+                    }
+                }
+            }
         }
     }
 }

@@ -254,3 +254,16 @@ async fn each_browser_gets_an_icon_without_a_session() {
         (StatusCode::OK, &"image/svg+xml".parse().unwrap())
     );
 }
+
+#[tokio::test]
+async fn a_row_says_where_something_waits_and_since_when() {
+    let failed = promotion(
+        "apps",
+        "podinfo",
+        "6.2.0",
+        json!({"phase": "Failed", "times": {"Failed": "2026-11-24T08:00:00Z"}}),
+    );
+    let list = page(snapshot(vec![behind("podinfo")], vec![failed]), "/").await;
+    let hold = list.split("<div class=\"hold\">").nth(1).unwrap().split("</div>").next().unwrap();
+    assert!(hold.starts_with("<span class=\"env\">prod · <time datetime=\"2026-11-24T08:00:00Z\""), "{hold}");
+}

@@ -29,9 +29,13 @@ impl Drop for PageServer {
     }
 }
 
-/// Serves the pages, with actions.
+/// Serves the pages, with actions and without a fleet.
 pub async fn serve(world: &World) -> PageServer {
-    let router = router(Api::new(Fleet::default(), world.clone(), true));
+    serve_with(Fleet::default(), world).await
+}
+
+async fn serve_with(fleet: Fleet, world: &World) -> PageServer {
+    let router = router(Api::new(fleet, world.clone(), true));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     PageServer { address, task: tokio::spawn(async move { axum::serve(listener, router).await }) }
@@ -44,9 +48,14 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// Signs in as the admin.
+    /// Signs in as the admin of a world without a fleet.
     pub async fn of_admin(world: &World) -> Chromium {
-        let server = serve(world).await;
+        Chromium::of_admin_with(Fleet::default(), world).await
+    }
+
+    /// Signs in as the admin.
+    pub async fn of_admin_with(fleet: Fleet, world: &World) -> Chromium {
+        let server = serve_with(fleet, world).await;
         let base = format!("http://{}", server.address);
         let browser = Browser::start().await.unwrap();
         browser.open(&format!("{base}/sign-in")).await.unwrap();

@@ -115,6 +115,11 @@ fn text_and_shapes_have_enough_contrast_in_both_themes() {
         for (of, on) in [("--ink", "--failed-bg"), ("--pending", "--note-bg"), ("--ink", "--accent-bg")] {
             assert!(contrast(theme[of], theme[on]) >= 4.5, "{of} on {on}");
         }
-        assert!(contrast(theme["--focus"], theme["--surface"]) >= 3.0);
+        for (of, on) in
+            [("--focus", "--surface"), ("--line-control", "--bg"), ("--line-control", "--surface")]
+        {
+            let found = contrast(theme[of], theme[on]);
+            assert!(found >= 3.0, "{of} {} on {on} {}: {found:.2}", theme[of], theme[on]);
+        }
     }
 }

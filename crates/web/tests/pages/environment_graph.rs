@@ -19,7 +19,7 @@ fn ago(minutes: i64) -> String {
 }
 
 /// A pipeline with these environments: name, predecessors, revision, health.
-fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)]) -> StoredPipeline {
+pub fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)]) -> StoredPipeline {
     let mut stored = pipeline("apps", name, [(); 3].map(|()| environment("1", "Ready", "")));
     let specs: Vec<Value> = environments
         .iter()

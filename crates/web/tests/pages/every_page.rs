@@ -107,7 +107,7 @@ fn of_promotion(namespace: &str, pipeline: &str) -> Vec<String> {
     pages
 }
 
-async fn check(name: &str, fleet: &Index, world: Snapshot, pages: impl Iterator<Item = String>) {
+async fn check(name: &str, (fleet, world): (Index, Snapshot), pages: impl Iterator<Item = String>) {
     let browser = Browser::over(fleet.fleet(), &World::new(world), true, "admin").await;
     let mut all = String::new();
     for page in pages {
@@ -149,15 +149,19 @@ fn of_pipeline(namespace: &str, name: &str) -> impl Iterator<Item = String> {
     OF_PIPELINE.into_iter().map(move |page| format!("/pipelines/{namespace}/{name}{page}"))
 }
 
+/// Nothing at all.
+pub fn empty_world() -> (Index, Snapshot) {
+    (Index::default(), snapshot(vec![], vec![]))
+}
+
 #[tokio::test]
 async fn pages_of_the_empty_world() {
-    check("empty", &Index::default(), snapshot(vec![], vec![]), lists()).await;
+    check("empty", empty_world(), lists()).await;
 }
 
 /// A pipeline with a target that crashes and one whose cluster is away, whose promotion finds no marker; one that Sluice has not
 /// looked at; one whose strategy is wrong; and clusters that are lost or only partly readable.
-#[tokio::test]
-async fn pages_of_the_broken_world() {
+pub fn broken_world() -> (Index, Snapshot) {
     let ready = || environment("6.2.0", "Ready", "");
     let crash = environment("6.2.0", "Failed", "Deployment podinfo: CrashLoopBackOff, 3 of 5 pods");
     let away = environment("6.1.8", "Unknown", "cluster fleet/asia: it refuses the connection: start it");
@@ -177,9 +181,14 @@ async fn pages_of_the_broken_world() {
     let pipelines = vec![pipeline("apps", "broken", [ready(), crash, away]), unread, wrong];
     let promotions =
         vec![promotion("apps", "broken", "6.2.0", failing), promotion("apps", "wrong", "6.2.0", failed)];
+    (index(), snapshot(pipelines, promotions))
+}
+
+#[tokio::test]
+async fn pages_of_the_broken_world() {
     let named = ["broken", "unread", "wrong"].into_iter().flat_map(|name| of_pipeline("apps", name));
     let told = ["broken", "wrong"].into_iter().flat_map(|name| of_promotion("apps", name));
-    check("broken", &index(), snapshot(pipelines, promotions), lists().chain(named).chain(told)).await;
+    check("broken", broken_world(), lists().chain(named).chain(told)).await;
 }
 
 /// A pipeline with 300 targets in prod, of which one has failed. Its status is summarized.
@@ -205,9 +214,14 @@ fn with_many_targets(name: &str) -> StoredPipeline {
     many
 }
 
-#[tokio::test]
-async fn pages_of_the_huge_world() {
-    let name = |number: usize| format!("{}{number:03}", "x".repeat(197));
+/// The name of a pipeline of the huge world.
+fn huge_name(number: usize) -> String {
+    format!("{}{number:03}", "x".repeat(197))
+}
+
+/// 1,000 pipelines and 100 clusters with names of 200 characters.
+pub fn huge_world() -> (Index, Snapshot) {
+    let name = huge_name;
     let waits = json!({"phase": "Pending", "message": "waits for approval", "times": {}});
     let many = (1..1000).map(|number| {
         pipeline("apps", &name(number), [(); 3].map(|()| environment(&"1".repeat(200), "Ready", "")))
@@ -220,21 +234,31 @@ async fn pages_of_the_huge_world() {
         let objects = crate::fleet::release("apps", &"y".repeat(200), "6.7.1");
         crate::fleet::observe(&mut fleet, &remote(&format!("{}{number:03}", "z".repeat(197))), &objects);
     }
+    (fleet, snapshot(pipelines, promotions))
+}
+
+#[tokio::test]
+async fn pages_of_the_huge_world() {
     // The form has at most 16 environments with 128 targets each.
     let of_pipeline =
-        of_pipeline("apps", &name(0)).filter(|page| !page.ends_with("/edit")).collect::<Vec<_>>();
-    let edit = format!("/pipelines/apps/{}/edit", name(1));
-    let pages = lists().chain(of_pipeline).chain([edit]).chain(of_promotion("apps", &name(0)));
-    check("huge", &fleet, snapshot(pipelines, promotions), pages).await;
+        of_pipeline("apps", &huge_name(0)).filter(|page| !page.ends_with("/edit")).collect::<Vec<_>>();
+    let edit = format!("/pipelines/apps/{}/edit", huge_name(1));
+    let pages = lists().chain(of_pipeline).chain([edit]).chain(of_promotion("apps", &huge_name(0)));
+    check("huge", huge_world(), pages).await;
+}
+
+/// Names that are HTML.
+pub fn hostile_world() -> (Index, Snapshot) {
+    let mut fleet = index();
+    let evil = "<script>alert(5)</script>\"'><img src=x onerror=alert(6)>";
+    crate::fleet::observe(&mut fleet, &remote(evil), &crate::fleet::release("apps", evil, evil));
+    (fleet, every_state())
 }
 
 #[tokio::test]
 async fn pages_of_the_hostile_world() {
     let pages = lists().chain(of_pipeline("evil", "evil")).chain(of_promotion("evil", "evil"));
-    let mut fleet = index();
-    let evil = "<script>alert(5)</script>\"'><img src=x onerror=alert(6)>";
-    crate::fleet::observe(&mut fleet, &remote(evil), &crate::fleet::release("apps", evil, evil));
-    check("hostile", &fleet, every_state(), pages).await;
+    check("hostile", hostile_world(), pages).await;
 }
 
 /// Pages that answer a form have no address of their own.

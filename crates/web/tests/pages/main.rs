@@ -13,6 +13,7 @@ mod every_page;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../api/fleet.rs"]
 mod fleet;
+mod list_pages;
 mod pipeline_groups;
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 #[path = "../support/starts.rs"]
