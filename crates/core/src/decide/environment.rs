@@ -48,7 +48,7 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
     }
     note_upcoming(lane, decision);
     note_not_applied(lane, &promotions, decision);
-    supersede_replaced(&all_open, open, decision);
+    supersede_replaced(lane, &all_open, open, decision);
     match (proven, open) {
         (Some(proven), _) => {
             if let Some(candidate) = fit(lane, proven, decision) {

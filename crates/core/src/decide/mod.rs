@@ -20,6 +20,7 @@ mod start;
 mod step;
 mod supersession;
 mod triggered;
+mod unrecorded_delivery;
 mod withdrawal;
 
 pub use action::{Action, NewPromotion, Transition};

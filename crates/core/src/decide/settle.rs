@@ -6,10 +6,10 @@ use super::gates::verdicts;
 use super::given_up::has_given_up;
 use super::run_by_targets::{complaint, runs};
 use super::supersession::{is_candidate, supersede_delivered};
+use super::unrecorded_delivery::find_delivery;
 use super::{Action, Decision, Facts, Lane, Transition};
 use crate::evidence::Candidate;
-use crate::pipeline::Policy;
-use crate::promotion::{CALLBACK_FAILED, Gate, GateKind, Phase, Promotion, ReceiverReport, UNHEALTHY};
+use crate::promotion::{CALLBACK_FAILED, Phase, Promotion, ReceiverReport, UNHEALTHY};
 
 /// Cancels a promotion that the pipeline does not want any more, unless the pipeline is suspended.
 pub(super) fn cancel(facts: Facts<'_>, promotion: &Promotion, message: String, decision: &mut Decision) {
@@ -136,28 +136,6 @@ pub(super) fn check_delivered(lane: Lane<'_>, promotion: &Promotion, decision: &
 /// revision. After the promotion has ended, a person may have taken back the revision in this way.
 fn may_have_lost_commit(lane: Lane<'_>, promotion: &Promotion) -> bool {
     promotion.phase == Phase::Delivered && lane.writes_to_branch() && !runs(lane, &promotion.revision)
-}
-
-/// Has the commit of a promotion looked for before the promotion ends, if an earlier try may have made it and have ended before
-/// that was recorded. Returns false if there is nothing to look for.
-fn find_delivery(lane: Lane<'_>, promotion: &Promotion, decision: &mut Decision) -> bool {
-    let Some(policy) = lane.environment.policy.as_ref().filter(|policy| policy.commits) else { return false };
-    let is_tried = match promotion.phase {
-        Phase::Pending => !has_never_been_approved(lane, policy, promotion),
-        phase => phase == Phase::Promoting,
-    };
-    let looks = is_tried && !promotion.is_checked;
-    if looks {
-        decision.actions.push(Action::FindDelivery { promotion: promotion.name.clone() });
-    }
-    looks
-}
-
-/// Returns true if a promotion waits for an approval and its record says so: nobody has approved it since, and so nothing
-/// was tried. If only one of both is so, it may have been tried before its owner asked for approvals, or since it was approved.
-fn has_never_been_approved(lane: Lane<'_>, policy: &Policy, promotion: &Promotion) -> bool {
-    let waits = |gates: &[Gate]| gates.iter().any(|gate| gate.kind == GateKind::Approval && !gate.open);
-    waits(&promotion.gates) && waits(&verdicts(lane, policy, promotion))
 }
 
 /// Returns true if a report counts. A report stands in for the answer to a call, if that was lost, and never for an

@@ -1,6 +1,7 @@
 //! Which promotion takes the place of another: a newer revision supersedes an older one, before and after its delivery.
 
 use super::start::start;
+use super::unrecorded_delivery::find_delivery;
 use super::{Action, Decision, Lane, gates};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
@@ -31,10 +32,16 @@ pub(super) fn replace(
     }
     let next = start(lane, policy, promotions, candidate, decision);
     if let Some(open) = open {
-        let message = format!("{} replaced it", candidate.revision);
-        decision.record(open, Phase::Superseded, "Superseded", message);
+        supersede(lane, open, format!("{} replaced it", candidate.revision), decision);
     }
     decision.actions.extend(next);
+}
+
+/// Supersedes an open promotion, after a look for its delivery.
+fn supersede(lane: Lane<'_>, open: &Promotion, message: String, decision: &mut Decision) {
+    if !find_delivery(lane, open, decision) {
+        decision.record(open, Phase::Superseded, "Superseded", message);
+    }
 }
 
 /// Keeps the open promotion while nothing at all is proven in the environments before this one.
@@ -85,14 +92,14 @@ pub(super) fn take_current<'a>(
 /// Supersedes the open promotions that the current one has replaced. A promotion that was replaced while it was being
 /// recorded could not be superseded then.
 pub(super) fn supersede_replaced(
+    lane: Lane<'_>,
     replaced: &[&Promotion],
     current: Option<&Promotion>,
     decision: &mut Decision,
 ) {
     let Some(current) = current else { return };
     for promotion in replaced {
-        let message = format!("{} replaced it", current.revision);
-        decision.record(promotion, Phase::Superseded, "Superseded", message);
+        supersede(lane, promotion, format!("{} replaced it", current.revision), decision);
     }
 }
 
@@ -119,11 +126,15 @@ pub(super) fn supersede_delivered(
 }
 
 /// Supersedes the promotions that were requested before the newest one.
-pub(super) fn supersede_earlier(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
+pub(super) fn supersede_earlier(
+    lane: Lane<'_>,
+    earlier: &[(&Promotion, bool)],
+    newest: &Promotion,
+    decision: &mut Decision,
+) {
     for (promotion, settled) in earlier {
         if promotion.phase.is_open() && !settled {
-            let message = format!("a later call requested {}", newest.revision);
-            decision.record(promotion, Phase::Superseded, "Superseded", message);
+            supersede(lane, promotion, format!("a later call requested {}", newest.revision), decision);
         }
         let key = newest.trigger.as_deref().unwrap_or_default();
         let why = format!(

@@ -285,3 +285,19 @@ fn a_rejection_comes_after_a_look_for_a_delivery_that_was_not_recorded() {
         );
     }
 }
+
+/// The commit of the earlier revision is in git, too.
+#[test]
+fn a_newer_revision_replaces_a_promotion_after_a_look_for_its_delivery() {
+    for (phase, expected) in [(Phase::Pending, 1), (Phase::Promoting, 1), (Phase::Proposed, 0)] {
+        let mut sim = committed();
+        sim.promotions[0].phase = phase;
+        sim.runs("dev", "d", C, Health::Ready);
+        let mut looks = 0;
+        while sim.step() > 0 {
+            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
+        }
+        assert_eq!(looks, expected, "{phase:?}");
+        assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Delivered"], "{phase:?}");
+    }
+}
