@@ -109,6 +109,26 @@
   });
   window.addEventListener("pagehide", () => source?.close());
 
+  // Folds: what a person has opened or closed stays so in this window.
+
+  const nameOfFold = (fold) => {
+    const id = fold?.id || fold?.firstElementChild.id;
+    return id && `fold ${location.pathname} ${id}`;
+  };
+  const restoreFolds = () => {
+    // A fold must not hide what was found.
+    if (new URLSearchParams(location.search).get("q")) return;
+    for (const fold of document.querySelectorAll("main details")) {
+      const state = nameOfFold(fold) && sessionStorage.getItem(nameOfFold(fold));
+      if (state) fold.open = state === "open";
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest("main summary")?.parentElement;
+    // The click opens or closes it after this.
+    if (nameOfFold(fold)) sessionStorage.setItem(nameOfFold(fold), fold.open ? "closed" : "open");
+  });
+
   // Filters: the list follows the typing, and its address too.
 
   let typing = 0;
@@ -210,6 +230,7 @@
     history.replaceState(null, "", location.pathname + location.search);
     search()?.focus();
   }
+  restoreFolds();
   countTimes();
   connect();
 })();

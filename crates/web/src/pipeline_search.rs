@@ -9,6 +9,18 @@ use sluice_view::pipeline_screen::PipelineScreen;
 /// What a word may begin with.
 const KINDS: [&str; 5] = ["namespace:", "application:", "cluster:", "health:", "revision:"];
 
+/// The cluster of a target that names none.
+const HUB: &str = "hub";
+
+/// Examples of words that are looked for in the facts of one kind, and what they find.
+pub(crate) const EXAMPLES: [(&str, &str); 5] = [
+    ("namespace:apps", "Pipelines in a namespace"),
+    ("application:podinfo", "Pipelines of an application"),
+    ("cluster:eu", "Pipelines with a target on a cluster; hub is the cluster of the Pipelines"),
+    ("health:failed", "Pipelines with an environment of this health"),
+    ("revision:6.2", "Pipelines in which a revision runs, or moves"),
+];
+
 /// What a search looks at in one pipeline, in small letters.
 #[derive(Debug)]
 pub(crate) struct SearchedFacts {
@@ -22,7 +34,7 @@ impl SearchedFacts {
     /// Returns what a search looks at.
     pub(crate) fn of(pipeline: &Pipeline, screen: &PipelineScreen) -> Self {
         let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
-        let clusters = targets.filter_map(|target| target.cluster_ref.as_ref().map(|cluster| &cluster.name));
+        let clusters = targets.map(|target| target.cluster_ref.as_ref().map_or(HUB, |cluster| &cluster.name));
         let lines = &screen.environments;
         let revisions = lines
             .iter()
@@ -66,20 +78,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_found_by_its_name_and_by_the_beginning_of_it() {
+    fn a_word_with_a_kind_is_looked_for_in_the_facts_of_that_kind() {
         let target = |cluster: &str| json!({"namespace": "a", "clusterRef": {"kind": "GitopsCluster", "name": cluster}});
-        let pipeline: Pipeline =
-            serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"environments": [{"name": "prod", "targets": [target("eu-1"), target("us-1")]}]}}))
-            .unwrap();
+        let pipeline: Pipeline = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"appRef": {"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "podinfo"},
+                "environments": [
+                    {"name": "dev", "targets": [{"namespace": "a"}]},
+                    {"name": "prod", "targets": [target("eu-1"), target("us-1")]}]},
+            "status": {"environments": {"dev": {"health": "Ready", "revision": "6.2.0",
+                "targets": [{"name": "a", "namespace": "a", "health": "Ready", "revision": "6.2.0"}]}}}}))
+        .unwrap();
         let promotions: [Promotion; 0] = [];
         let facts = SearchedFacts::of(&pipeline, &status(&pipeline, &promotions, Timestamp::UNIX_EPOCH));
         let has = |words: &[&str]| facts.have(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
         assert!(has(&["cluster:eu", "cluster:us-1", "eu", "web"]));
-        for other in
-            ["cluster:1", "cluster:eu-2", "namespace:eu", "cluster:web", "cluster:eu-1 us", "cluster"]
-        {
+        for found in [
+            "cluster:hub",
+            "namespace:shop",
+            "application:pod",
+            "health:ready",
+            "health:unknown",
+            "revision:6.2",
+            "6.2.0",
+        ] {
+            assert!(has(&[found]), "{found}");
+        }
+        for other in [
+            "cluster:1",
+            "cluster:eu-2",
+            "namespace:eu",
+            "cluster:web",
+            "cluster:eu-1 us",
+            "cluster",
+            "application:web",
+            "health:failed",
+            "ready",
+            "revision:2",
+        ] {
             assert!(!has(&[other]), "{other}");
         }
+    }
+
+    #[test]
+    fn each_kind_has_an_example() {
+        assert!(KINDS.iter().zip(EXAMPLES).all(|(kind, (example, _))| example.starts_with(kind)));
     }
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::assets::{CSS, SCRIPT};
 use super::shape::symbols;
+use crate::pipeline_search::EXAMPLES;
 
 /// The sections of the bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,6 +268,8 @@ fn help() -> Markup {
         dialog #keys aria-label="Keys" {
             h2 { "Keys" }
             dl { @for (key, what) in keys { div { dt { @for key in key.split(' ') { kbd { (key) } " " } } dd { (what) } } } }
+            h2 { "Words of a search" }
+            dl.words { @for (word, what) in EXAMPLES { div { dt { code { (word) } } dd { (what) } } } }
             form method="dialog" { button { "Close" } }
         }
     }

@@ -47,12 +47,12 @@ fn of_environment(home: &str, node: &EnvironmentNode) -> Markup {
                 @if !node.after.is_empty() { span.quieter { " after " (node.after.join(", ")) } }
                 span.quieter { " · " (ready) " of " (node.targets.len()) " targets ready" }
             }
-            div.tree { @for target in &node.targets { (of_target(home, target, is_open(target))) } }
+            div.tree { @for target in &node.targets { (of_target(home, &node.name, target, is_open(target))) } }
         }
     }
 }
 
-fn of_target(home: &str, node: &TargetNode, is_open: bool) -> Markup {
+fn of_target(home: &str, environment: &str, node: &TargetNode, is_open: bool) -> Markup {
     // The view leaves out the namespace of a cluster that is that of the pipeline.
     let cluster = match node.cluster.as_str() {
         "" => String::new(),
@@ -60,11 +60,11 @@ fn of_target(home: &str, node: &TargetNode, is_open: bool) -> Markup {
         cluster => format!("{home}/{cluster}"),
     };
     html! {
-        details open[is_open] {
+        details id={ "objects-of-" (environment) "/" (node.name) } open[is_open] {
             summary {
-                (badge(Shape::of_health(node.health), &node.health.to_string())) " "
                 b { (if node.cluster.is_empty() { "hub" } else { &node.cluster }) " / " (node.namespace) }
                 @if let Some(runs) = &node.runs { " " (words::revision(runs)) }
+                " " (badge(Shape::of_health(node.health), &node.health.to_string()))
             }
             @if !node.error.is_empty() { p.small.wrong { (node.error) } }
             @if node.members.is_empty() { p.small.quieter { "No object of Flux is known here." } }
@@ -75,16 +75,22 @@ fn of_target(home: &str, node: &TargetNode, is_open: bool) -> Markup {
     }
 }
 
+/// Returns the status at the end of a line: of what is fine only its shape.
+fn status(health: Health) -> Markup {
+    let (shape, word) = (Shape::of_health(health), health.to_string());
+    if health == Health::Ready { icon(shape, &word) } else { badge(shape, &word) }
+}
+
 /// Returns an object. `place` is the cluster and namespace of a member; the namespace of what it made is not known.
 fn of_object(node: &WorkloadNode, place: Option<(&str, &str)>) -> Markup {
     let (kind, name) = node.name.split_once('/').unwrap_or_default();
     html! {
         li {
-            (icon(Shape::of_health(node.health), &node.health.to_string())) " "
             @if let Some((cluster, namespace)) = place {
                 a href=(links::trace(cluster, kind, namespace, name)) title="Where does it come from?" { (node.name) }
             } @else { (node.name) }
             @if !node.version.is_empty() { " " (words::revision(&node.version)) }
+            " " (status(node.health))
             @if !node.made.is_empty() || !node.images.is_empty() {
                 ul {
                     @for made in &node.made { (of_object(made, None)) }

@@ -17,6 +17,7 @@ use crate::hub::Hub;
 use crate::list_parameters::search_words;
 use crate::pipeline_filter::PipelineFilter;
 use crate::pipeline_groups::{GroupName, Grouping, by_health, groups};
+use crate::pipeline_search::EXAMPLES;
 use crate::problem::Problem;
 use crate::rights::Namespaces;
 use crate::state::Api;
@@ -53,7 +54,15 @@ pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller, query: &ListQuer
     let foot = match (visible.is_empty(), rows.is_empty()) {
         (true, _) => none(),
         (false, true) => {
-            html! { p.empty { "No pipeline matches. " a href=(address("", "", &query.group)) { "Show all" } } }
+            html! {
+                div.empty {
+                    p { "No pipeline matches. " a href=(address("", "", &query.group)) { "Show all" } }
+                    p.quiet {
+                        "A search finds names, namespaces, applications, clusters and revisions. With a kind it looks only there: "
+                        @for (word, _) in EXAMPLES { code { (word) } " " }
+                    }
+                }
+            }
         }
         _ => html! {
             p.small.quieter {
@@ -140,7 +149,7 @@ fn filters(
     let group = grouping.map_or("", Grouping::word);
     html! {
         form.filters method="get" action="/" role="search" {
-            input type="search" name="q" value=(query.q) placeholder="Name, application, cluster, revision" aria-label="Filter";
+            input type="search" name="q" value=(query.q) placeholder="Name, revision, or cluster:eu" aria-label="Filter";
             @if !of.is_empty() { input type="hidden" name="of" value=(of); }
             @if !group.is_empty() { input type="hidden" name="group" value=(group); }
             a.chip href=(address(&query.q, "", group)) aria-current=[current.is_none().then_some("true")] { "All " (found.len()) }

@@ -13,6 +13,9 @@ const MAX_WIDE: usize = 4;
 /// How many environments of a row get a cell, if fewer say as much.
 const MAX_CELLS: usize = 6;
 
+/// How many letters of a name are shown in any case.
+const MAX_SHOWN_NAME: usize = 8;
+
 /// A place in a strip.
 enum Slot {
     /// The environment at this index.
@@ -78,9 +81,10 @@ fn strip(screen: &PipelineScreen, address: &str, slots: &[Slot]) -> Markup {
 }
 
 fn cell(screen: &PipelineScreen, address: &str, line: &EnvironmentLine) -> Markup {
+    let is_cut = line.environment.len() > MAX_SHOWN_NAME;
     html! {
         a.cell.behind[is_behind(line, screen)] href={ (address) "#env-" (line.environment.split('/').next().unwrap_or_default()) } {
-            span.env title=(line.environment) { (line.environment) }
+            span.env title=[is_cut.then_some(&line.environment)] { (line.environment) }
             span.rev {
                 (icon(Shape::of_health(line.health), &line.health.to_string()))
                 (runs(line))

@@ -562,8 +562,12 @@ async fn a_tree_of_many_targets_folds_those_that_are_ready() {
     let world = World::new(snapshot(vec![many], vec![]));
     let text = Browser::new(&world, true, "admin").await.get("/pipelines/apps/many/objects").await.text;
     assert!(text.contains("299 of 300 targets ready"), "{text}");
-    let prod = text.split("objects-prod").nth(1).unwrap();
-    assert_eq!((prod.matches("<details open>").count(), prod.matches("<details>").count()), (1, 299));
+    let prod = text.split("id=\"objects-prod\"").nth(1).unwrap();
+    let open = "<details id=\"objects-of-prod/t7\" open>";
+    assert_eq!(
+        (prod.matches(open).count(), prod.matches("\" open>").count(), prod.matches("<details").count()),
+        (1, 1, 300)
+    );
     let web = "<a href=\"/trace?cluster=&amp;kind=HelmRelease&amp;namespace=n7&amp;name=podinfo\"";
     assert!(prod.contains(web) && prod.contains("ghcr.io/web:1"), "{prod}");
 }

@@ -252,6 +252,12 @@ async fn groups_are_used_with_the_keyboard_and_fit_in_every_look() {
     world.set(snapshot(many(61), vec![]));
     browser.until_text("61 of 61 pipelines in 2 groups").await.unwrap();
     assert_eq!(browser.run(open).await.unwrap(), json!([false, true]));
+    // And when the person comes back, unless the page shows what was found.
+    chromium.open("/?group=health").await;
+    assert_eq!(browser.run(open).await.unwrap(), json!([false, true]));
+    chromium.open("/?group=health&q=team-20").await;
+    assert_eq!(browser.run(open).await.unwrap(), json!([true]));
+    chromium.open("/?group=health").await;
     // The typed filter keeps the grouping.
     browser.write("main input[type=search]", "team-20").await.unwrap();
     browser.until_text("2 of 61 pipelines in 1 group").await.unwrap();
