@@ -16,7 +16,7 @@ use sluice_core::revision::shortened;
 
 use crate::change::without_command;
 use crate::explanation_text::{NEXT_ATTEMPT, named_once, retry_command, sentence, without_flux_command};
-pub use crate::explanation_text::{with_short_checksums, without_next_attempt};
+pub use crate::explanation_text::{since_sentence, with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
 use crate::request_checks;

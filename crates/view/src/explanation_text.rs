@@ -1,15 +1,12 @@
 //! How the sentences of an explanation are written: short checksums, each address once, and capitals.
 
 use sluice_api::promotion::RecordedChangeRequest;
+use sluice_core::Time;
 use sluice_core::revision::shortened;
 
-use crate::explain::Explanation;
-
-impl Explanation {
-    /// Returns the sentence that says since when it is so.
-    pub fn since_sentence(&self) -> Option<String> {
-        self.since.map(|since| format!("It has been so since {since}."))
-    }
+/// Returns the sentence that says since when something is so.
+pub fn since_sentence(since: Time) -> String {
+    format!("It has been so since {since}.")
 }
 
 /// What comes before the time of the next attempt.

@@ -4,7 +4,7 @@ use std::io;
 
 use jiff::Timestamp;
 use sluice_core::revision::shortened;
-use sluice_view::explain::Explanation;
+use sluice_view::explain::{Explanation, since_sentence};
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
 use crate::table::{Cell, Row, Table};
@@ -62,7 +62,7 @@ impl Page {
     fn cause(self, cause: &Explanation, lines: &mut Vec<String>) {
         let runs = cause.runs.as_deref().map_or("several revisions, or none".into(), shortened);
         self.text(&format!("{}: {runs}, {}", cause.environment, cause.health), "", lines);
-        for sentence in cause.sentences.iter().chain(&cause.since_sentence()) {
+        for sentence in cause.sentences.iter().chain(&cause.since.map(since_sentence)) {
             self.text(sentence, "  ", lines);
         }
         // Commands are not wrapped, so that they can be copied.
