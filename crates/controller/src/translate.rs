@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use jiff::SignedDuration;
 use kube::ResourceExt;
 use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
 use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromotion, RecordedRequestState};
@@ -18,9 +17,6 @@ use sluice_delivery::{ForgeKind, may_have_arrived};
 
 use crate::act::{resumption, strategy};
 use sluice_core::fleet::ClusterKey;
-
-/// How long targets may take by default to run a delivered revision.
-const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 
 /// Converts a pipeline.
 pub fn pipeline(object: &api::Pipeline) -> Pipeline {
@@ -60,7 +56,6 @@ fn policy(policy: &api::PromotionPolicy) -> Policy {
         Some(IntOrPercent::Count(n)) => MinReady::Count(*n),
         Some(IntOrPercent::Percent(p)) => MinReady::Percent(p.trim_end_matches('%').parse().unwrap_or(100)),
     };
-    let timeout = policy.timeout.as_ref().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_TIMEOUT);
     let strategy = policy.strategy.clone().unwrap_or_default();
     let Strategy { pull_request, commit, notification, webhook, .. } = &strategy;
     let is_empty = pull_request.is_none() && commit.is_none() && notification.is_none() && webhook.is_none();
@@ -69,7 +64,7 @@ fn policy(policy: &api::PromotionPolicy) -> Policy {
         min_ready,
         allow_downgrade: policy.allow_downgrade,
         per_target: strategy.pull_request.as_ref().is_some_and(|s| s.per == api::Per::Target),
-        timeout,
+        timeout: policy.timeout(),
         writes_to: strategy.repository(),
         commits: commit.is_some(),
         refused: if is_empty { Some(without_strategy(policy)) } else { refusal(&strategy) },

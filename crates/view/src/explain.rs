@@ -15,7 +15,9 @@ use sluice_core::promotion::GateKind;
 use sluice_core::revision::shortened;
 
 use crate::change::without_command;
-use crate::explanation_text::{NEXT_ATTEMPT, named_once, retry_command, sentence, without_flux_command};
+use crate::explanation_text::{
+    NEXT_ATTEMPT, deadline_sentence, named_once, retry_command, sentence, without_flux_command,
+};
 pub use crate::explanation_text::{since_sentence, with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
@@ -303,6 +305,7 @@ fn promotion_sentences(
             let sentence = format!("{revision} is delivered, and {here} does not run it yet{why}");
             draft.add(Situation::Moving, sentence);
             draft.advise(Situation::Moving, &status.reason);
+            draft.sentences.extend(place.deadline(status).filter(|at| **at > now).map(deadline_sentence));
         }
         Phase::Failed => {
             draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));

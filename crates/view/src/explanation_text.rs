@@ -4,6 +4,11 @@ use sluice_api::promotion::RecordedChangeRequest;
 use sluice_core::Time;
 use sluice_core::revision::shortened;
 
+/// Returns the sentence that says when a delivered revision fails.
+pub(crate) fn deadline_sentence(deadline: Time) -> String {
+    format!("It fails at {deadline} if the targets do not run it healthily by then.")
+}
+
 /// Returns the sentence that says since when something is so.
 pub fn since_sentence(since: Time) -> String {
     format!("It has been so since {since}.")

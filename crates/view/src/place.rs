@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Per, Pipeline, PromotionPolicy, TargetStatus};
-use sluice_api::promotion::{Phase, Promotion, place};
+use sluice_api::promotion::{Phase, Promotion, PromotionStatus, place};
 use sluice_core::Time;
 use sluice_core::observed::Health;
 
@@ -117,5 +117,11 @@ impl<'a> Place<'a> {
         };
         let worst = self.targets().filter(|target| target.health == health && health != Health::Ready);
         of_promotion().or_else(|| worst.filter_map(|target| target.since).max())
+    }
+
+    /// Returns when a delivered promotion fails if its targets do not run it healthily by then.
+    pub(crate) fn deadline(&self, status: &PromotionStatus) -> Option<Time> {
+        let delivered = status.entered(Phase::Delivered)?;
+        delivered.checked_add(self.policy?.timeout()).ok().map(Time::exact)
     }
 }

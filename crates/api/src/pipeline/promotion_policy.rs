@@ -1,5 +1,6 @@
 //! How revisions are promoted into an environment: when, and by which strategy.
 
+use jiff::SignedDuration;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +55,15 @@ pub struct PromotionPolicy {
     pub webhook: Option<serde_json::Value>,
 }
 
+/// How long a delivered revision may take to run healthily, if the policy does not say it.
+const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
+
 impl PromotionPolicy {
+    /// Returns how long a delivered revision may take to run healthily before its promotion fails.
+    pub fn timeout(&self) -> SignedDuration {
+        self.timeout.as_ref().and_then(|timeout| timeout.parse().ok()).unwrap_or(DEFAULT_TIMEOUT)
+    }
+
     /// Returns the Secret with the keys that sign calls.
     pub fn secret(&self) -> Option<&str> {
         self.strategy.as_ref()?.secret_ref.as_ref().map(|secret| secret.name.as_str())

@@ -478,3 +478,19 @@ fn an_explanation_says_since_when_it_is_so() {
         assert_eq!(since(&pipeline, &promotions, environment), at, "{environment}");
     }
 }
+
+#[test]
+fn a_delivered_revision_says_when_it_fails() {
+    let fails = |timeout: Option<&str>, delivered: &str| {
+        let mut waits = behind();
+        waits.spec.environments[2].promotion.as_mut().unwrap().timeout = timeout.map(String::from);
+        let status = json!({"phase": "Delivered", "times": {"Delivered": delivered}, "message": "committed"});
+        let told = prod(&waits, &[promotion("prod", 1, status)]);
+        told.lines().find(|line| line.starts_with("It fails at")).unwrap_or_default().to_owned()
+    };
+    let at = |time: &str| format!("It fails at {time} if the targets do not run it healthily by then.");
+    assert_eq!(fails(None, "2026-11-21T11:55:00Z"), at("2026-11-21T12:25:00Z"));
+    assert_eq!(fails(Some("1h30m"), "2026-11-21T11:55:00Z"), at("2026-11-21T13:25:00Z"));
+    // The controller is about to say it.
+    assert_eq!(fails(Some("5m"), "2026-11-21T11:55:00Z"), "");
+}
