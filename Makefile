@@ -17,8 +17,8 @@ BUILD_DEADLINE ?= 3600
 TEST_DEADLINE ?= 3600
 BENCH_DEADLINE ?= 3600
 CHAOS_DEADLINE ?= 3600
-# The seed of the chaos tests' faults and of the random histories of `make test`, which so tries the same ones each time: it
-# fails for what was changed, and not for what is rare. Those of the chaos tests are others each time.
+# The seed of the chaos tests' faults, and of the random histories of `make test`: a failure there comes from a change.
+# `make chaos` tries other histories each time.
 SEED ?= 1
 # The number of rounds of the chaos tests.
 ROUNDS ?= 3

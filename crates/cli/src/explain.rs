@@ -4,7 +4,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use sluice_api::Promotion;
-use sluice_view::explain::{Explanation, explain, since_sentence};
+use sluice_view::explain::{Explanation, explain};
 use sluice_view::explain_back::explain_environment;
 use sluice_view::pipeline_screen::summarized;
 use sluice_view::story::{StoryEvent, left_out, story};
@@ -84,8 +84,9 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
 
 fn print(explanation: &Explanation, io: &mut Io<'_>) -> Outcome {
     let runs = explanation.runs.as_deref().unwrap_or("several revisions, or none");
-    io.line(format!("{}: {runs}, {}", explanation.environment, explanation.health))?;
-    for sentence in explanation.sentences.iter().chain(&explanation.since.map(since_sentence)) {
+    let since = explanation.since_words().map(|since| format!("; {since}")).unwrap_or_default();
+    io.line(format!("{}: {runs}, {}{since}", explanation.environment, explanation.health))?;
+    for sentence in &explanation.sentences {
         io.line(format!("  {sentence}"))?;
     }
     for command in &explanation.next {

@@ -1,4 +1,4 @@
-//! Versions of charts. Flux appends build metadata to them: the digest of an OCI artifact, or the revision of a
+//! Versions of charts, and how they and the tags of images are ordered. Flux appends build metadata to them: the digest of an OCI artifact, or the revision of a
 //! repository. A revision has the version without it.
 
 use std::cmp::Ordering;

@@ -95,7 +95,7 @@ pub struct Promotion {
     /// The change request with the revision, as last recorded.
     pub request: Option<RecordedRequest>,
     /// True if the last look at its branch before it ends is over, or took too long: for its commit since its timeout passed,
-    /// or for a delivery that was not recorded. Always false before.
+    /// or for a delivery that was not recorded. It becomes false again when the promotion is delivered.
     pub is_checked: bool,
     /// What the receiver of the webhook has reported about this try.
     pub report: Option<ReceiverReport>,

@@ -18,6 +18,8 @@ const MAX_PUSHES: u32 = 8;
 const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
 /// How many of these looks follow a push that was answered by an error.
 const LOOKS_AFTER_ERROR: usize = 2;
+/// How many commits that name a promotion are compared. Anybody who may push can write such messages.
+const MAX_COMPARED: usize = 20;
 /// How long each of these looks may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -150,8 +152,9 @@ async fn find_arrived(
 }
 
 /// The commit by which an earlier try has delivered the order. A message that names the promotion is not enough:
-/// others write messages, too. If the branch has the values and one commit names the promotion, that is the one. Otherwise
-/// it must set the values, too. `tried_on` is a commit of the branch that does not have them, and up to which there is none.
+/// others write messages, too. If the branch has the values and one commit names the promotion, it is that commit. If several
+/// do, it is the newest one that sets the values, or if none sets them, the newest one of a branch that has the values.
+/// `tried_on` is a commit of the branch that does not have the values, and up to which no commit names the promotion.
 async fn find_earlier(
     order: &Order,
     repository: &mut LockedRepository<'_>,
@@ -171,12 +174,23 @@ async fn find_earlier(
     if has_values && named.len() == 1 {
         return Ok(Some(newest.clone()));
     }
-    for commit in &named {
+    let sets = newest_that_sets(order, repository, (branch, base), &named).await?;
+    Ok(sets.or_else(|| has_values.then(|| newest.clone())))
+}
+
+/// The newest of these commits that sets the values. Two fetches for each are the cost.
+async fn newest_that_sets(
+    order: &Order,
+    repository: &mut LockedRepository<'_>,
+    (branch, base): (&str, &Commit),
+    named: &[String],
+) -> DeliveryResult<Option<String>> {
+    for commit in named.iter().take(MAX_COMPARED) {
         if sets_values(order, repository, (branch, base), commit).await? {
             return Ok(Some(commit.clone()));
         }
     }
-    Ok(has_values.then(|| newest.clone()))
+    Ok(None)
 }
 
 /// Whether a commit of a branch has every value of an order. `base` is the newest commit of the branch.
@@ -195,20 +209,16 @@ async fn holds_values(
     is_set(order, repository, (branch, commit)).await
 }
 
-/// The commit by which an earlier try has delivered the order, for its record: the commit itself sets the values. That costs two
-/// fetches for each commit that names the promotion.
+/// The commit by which an earlier try has delivered the order, for its record: the commit itself sets the values.
 async fn find_in_branch(
     order: &Order,
     repository: &mut LockedRepository<'_>,
     branch: &str,
 ) -> DeliveryResult<Option<Delivered>> {
     let base = repository.tips(branch, Instant::now()).await?.base;
-    for commit in repository.find_promotion((branch, &base), &order.known_by()).await? {
-        if sets_values(order, repository, (branch, &base), &commit).await? {
-            return Ok(Some(Delivered::Committed { commit }));
-        }
-    }
-    Ok(None)
+    let named = repository.find_promotion((branch, &base), &order.known_by()).await?;
+    let commit = newest_that_sets(order, repository, (branch, &base), &named).await?;
+    Ok(commit.map(|commit| Delivered::Committed { commit }))
 }
 
 /// Whether a commit of a branch sets the values of an order: it has all of them, and the commit before it has not. `base` is the

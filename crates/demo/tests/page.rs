@@ -10,6 +10,7 @@ use sluice_testkit::{Browser, Look, ProcessGuard, Scratch, eventually};
 
 /// The servers and the first promotion take most of this time.
 const TIMEOUT: Duration = Duration::from_secs(180);
+
 /// A running demo, in which somebody has signed in and has a promotion to approve.
 struct Demo {
     running: ProcessGuard,

@@ -15,47 +15,15 @@ use sluice_core::promotion::GateKind;
 use sluice_core::revision::shortened;
 
 use crate::change::without_command;
+use crate::explanation_draft::Draft;
 use crate::explanation_text::{
     NEXT_ATTEMPT, deadline_sentence, named_once, retry_command, sentence, without_flux_command,
 };
-pub use crate::explanation_text::{since_sentence, with_short_checksums, without_next_attempt};
+pub use crate::explanation_text::{with_short_checksums, without_next_attempt};
 use crate::place::Place;
 use crate::progress::waits_for_person;
 use crate::request_checks;
-
-/// The situation of one environment (or target).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Situation {
-    /// The environment runs what its predecessors have proven.
-    UpToDate,
-    /// Sluice writes nothing here: no predecessor, or no policy.
-    Observed,
-    /// Sluice writes nothing here, and a predecessor runs another revision.
-    Differs,
-    /// A promotion is in progress, and no person has to act.
-    Moving,
-    /// A promotion or a newer revision waits for a change that happens without a person.
-    Waiting,
-    /// A person has to act.
-    Blocked,
-    /// The controller has not reported on the environment yet.
-    Unknown,
-}
-
-impl Situation {
-    /// Returns the situation in ordinary words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Situation::UpToDate => "up to date",
-            Situation::Observed => "only observed",
-            Situation::Differs => "only observed, differs",
-            Situation::Moving => "moving",
-            Situation::Waiting => "waiting",
-            Situation::Blocked => "needs a person",
-            Situation::Unknown => "unknown",
-        }
-    }
-}
+pub use crate::situation::Situation;
 
 /// Why an environment (or target) gets a revision, or why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,10 +49,17 @@ pub struct Explanation {
     /// When the next automatic try begins, if one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
-    /// Since when it is so: since its promotion is in this phase, else since its worst target has this health. Absent if
-    /// neither is recorded, and of an environment in which nothing waits, moves or has failed.
+    /// Since when the first sentence is so: since the promotion is in its phase, or the target has its health. Absent if that is
+    /// not recorded, and of an environment in which nothing waits, moves or has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+}
+
+impl Explanation {
+    /// Returns since when the situation is so, in words.
+    pub fn since_words(&self) -> Option<String> {
+        self.since.map(|since| format!("{} since {since}", self.situation.words()))
+    }
 }
 
 /// Explains all environments of a pipeline, in their order. `promotions` are those of its namespace.
@@ -109,72 +84,6 @@ type PlacesByEnvironment<'a> = BTreeMap<&'a str, Vec<(&'a Place<'a>, bool)>>;
 /// predecessors with 128 targets each for each of 2,048 places.
 const MAX_NAMED: usize = 5;
 
-/// The sentences about one environment (or target) while they are collected.
-struct Draft {
-    situation: Situation,
-    sentences: Vec<String>,
-    next: Vec<String>,
-    until: Option<Time>,
-}
-
-impl Draft {
-    fn new() -> Self {
-        Draft { situation: Situation::UpToDate, sentences: Vec::new(), next: Vec::new(), until: None }
-    }
-
-    fn add(&mut self, situation: Situation, sentence: impl Into<String>) {
-        if self.sentences.is_empty() {
-            self.situation = situation;
-        }
-        self.sentences.push(sentence.into());
-    }
-
-    /// Adds a sentence. If a person has to act because of it, and because of no other sentence, it is the cause.
-    fn add_trouble(&mut self, situation: Situation, sentence: String) {
-        let is_fine = matches!(
-            self.situation,
-            Situation::UpToDate | Situation::Observed | Situation::Differs | Situation::Moving
-        );
-        if situation == Situation::Blocked && is_fine && !self.sentences.is_empty() {
-            self.situation = situation;
-            self.sentences.insert(0, sentence);
-        } else {
-            self.add(situation, sentence);
-        }
-    }
-
-    /// Adds what to do about a reason, if the controller's message does not say it.
-    fn advise(&mut self, situation: Situation, reason: &str) {
-        let advice = match reason {
-            "Merged" | "Committed" => {
-                "If this takes long, run flux reconcile source git on the target's cluster."
-            }
-            "AlreadySet" => {
-                "If this takes long, check that the targets read the files with the markers, or those of the update \
-                 entries."
-            }
-            "Notified" => "If this takes long, check that the receiver of the event sets the revision.",
-            "Called" | "Accepted" | "Done" => {
-                "If this takes long, check what the receiver does after the call."
-            }
-            "CallbackFailed" => {
-                "Fix the cause. If the receiver runs its work again and reports done, the promotion continues."
-            }
-            "Unhealthy" => {
-                "Fix what the message says. If the targets become healthy later, the promotion succeeds."
-            }
-            "ForgeRefused" => {
-                "Do what the forge says, and check that type in the pipeline is that of the forge."
-            }
-            "GitFailed" => {
-                "Look at the error of git. If it lasts, check the repository and the controller's log."
-            }
-            _ => return,
-        };
-        self.add(situation, advice);
-    }
-}
-
 /// Keeps what is said of an environment, or of this `environment/target`. If all targets are promoted into together, what is
 /// said of the environment is said of each.
 pub(crate) fn retain_explanations(explanations: &mut Vec<Explanation>, wanted: &str) {
@@ -197,7 +106,9 @@ fn one<P: Borrow<Promotion>>(
         suspension(place, &mut draft);
         let status = current.map(|promotion| promotion.status.clone().unwrap_or_default());
         if let (Some(promotion), Some(status)) = (current, &status) {
+            draft.added_since = since_of(promotion);
             promotion_sentences(place, promotion, status, now, &mut draft);
+            draft.added_since = None;
         }
         note(place, status.as_ref(), &mut draft);
         if current.is_none() {
@@ -205,22 +116,28 @@ fn one<P: Borrow<Promotion>>(
         }
         own_targets(place, status.as_ref(), &mut draft);
     }
-    let Draft { situation, sentences, mut next, until } = draft;
+    let Draft { situation, sentences, mut next, until, since, .. } = draft;
     next.dedup();
     let sentences = sentences.iter().map(|sentence| with_short_checksums(sentence)).collect();
-    let is_at_rest = matches!(situation, Situation::UpToDate | Situation::Observed | Situation::Differs);
     let health = place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown);
     Explanation {
         environment: place.name(),
         runs: place.revision().map(String::from),
         health,
-        since: place.since(current, health).filter(|_| !is_at_rest),
+        since,
         situation,
         promotion: current.and_then(|promotion| promotion.metadata.name.clone()),
         sentences,
         next,
         until,
     }
+}
+
+/// Returns since when a promotion is in its phase.
+fn since_of(promotion: &Promotion) -> Option<Time> {
+    let recorded = promotion.status.as_ref().and_then(|status| status.entered(status.phase));
+    let created = || Some(Time::exact(promotion.metadata.creation_timestamp.as_ref()?.0));
+    recorded.or_else(|| created().filter(|_| promotion.phase() == Phase::Pending))
 }
 
 /// Adds a sentence if the controller has not reported on the latest spec. Returns false if it has reported nothing
@@ -305,7 +222,8 @@ fn promotion_sentences(
             let sentence = format!("{revision} is delivered, and {here} does not run it yet{why}");
             draft.add(Situation::Moving, sentence);
             draft.advise(Situation::Moving, &status.reason);
-            draft.sentences.extend(place.deadline(status).filter(|at| **at > now).map(deadline_sentence));
+            let deadline = place.deadline(status).filter(|at| **at > now);
+            draft.sentences.extend(deadline.map(|at| deadline_sentence(revision, &here, at)));
         }
         Phase::Failed => {
             draft.add(Situation::Blocked, format!("{revision} failed in {here}{}", because(&status.message)));
@@ -593,6 +511,7 @@ fn own_targets(place: &Place<'_>, promotion: Option<&PromotionStatus>, draft: &m
                 Health::Failed | Health::Unknown => Situation::Blocked,
                 _ => Situation::Waiting,
             };
+            draft.added_since = target.since;
             draft.add_trouble(situation, text);
         }
     }

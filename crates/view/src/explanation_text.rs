@@ -5,13 +5,8 @@ use sluice_core::Time;
 use sluice_core::revision::shortened;
 
 /// Returns the sentence that says when a delivered revision fails.
-pub(crate) fn deadline_sentence(deadline: Time) -> String {
-    format!("It fails at {deadline} if the targets do not run it healthily by then.")
-}
-
-/// Returns the sentence that says since when something is so.
-pub fn since_sentence(since: Time) -> String {
-    format!("It has been so since {since}.")
+pub(crate) fn deadline_sentence(revision: &str, here: &str, deadline: Time) -> String {
+    format!("{revision} fails at {deadline} unless {here} runs it healthily by then.")
 }
 
 /// What comes before the time of the next attempt.

@@ -5,7 +5,6 @@ use std::borrow::Borrow;
 use sluice_api::pipeline::{Environment, EnvironmentStatus, Per, Pipeline, PromotionPolicy, TargetStatus};
 use sluice_api::promotion::{Phase, Promotion, PromotionStatus, place};
 use sluice_core::Time;
-use sluice_core::observed::Health;
 
 /// An environment, or one target of an environment whose targets are promoted into separately.
 pub(crate) struct Place<'a> {
@@ -105,18 +104,6 @@ impl<'a> Place<'a> {
             Phase::Pending | Phase::Promoting | Phase::Proposed | Phase::Delivered => false,
         };
         (!is_over).then_some(newest)
-    }
-
-    /// Returns since when its current promotion is in its phase, or else its worst target has this health.
-    pub(crate) fn since(&self, current: Option<&Promotion>, health: Health) -> Option<Time> {
-        let of_promotion = || {
-            let promotion = current?;
-            let recorded = promotion.status.as_ref().and_then(|status| status.entered(status.phase));
-            let created = || Some(Time::exact(promotion.metadata.creation_timestamp.as_ref()?.0));
-            recorded.or_else(|| created().filter(|_| promotion.phase() == Phase::Pending))
-        };
-        let worst = self.targets().filter(|target| target.health == health && health != Health::Ready);
-        of_promotion().or_else(|| worst.filter_map(|target| target.since).max())
     }
 
     /// Returns when a delivered promotion fails if its targets do not run it healthily by then.

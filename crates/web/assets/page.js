@@ -115,9 +115,10 @@
     const id = fold?.id || fold?.firstElementChild.id;
     return id && `fold ${location.pathname} ${id}`;
   };
+  // In a search, folds are as the server shows them: a fold must not hide what was found.
+  const isSearch = () => new URLSearchParams(location.search).get("q");
   const restoreFolds = () => {
-    // A fold must not hide what was found.
-    if (new URLSearchParams(location.search).get("q")) return;
+    if (isSearch()) return;
     for (const fold of document.querySelectorAll("main details")) {
       const state = nameOfFold(fold) && sessionStorage.getItem(nameOfFold(fold));
       if (state) fold.open = state === "open";
@@ -126,7 +127,7 @@
   document.addEventListener("click", (event) => {
     const fold = event.target.closest("main summary")?.parentElement;
     // The click opens or closes it after this.
-    if (nameOfFold(fold)) sessionStorage.setItem(nameOfFold(fold), fold.open ? "closed" : "open");
+    if (nameOfFold(fold) && !isSearch()) sessionStorage.setItem(nameOfFold(fold), fold.open ? "closed" : "open");
   });
 
   // Filters: the list follows the typing, and its address too.
@@ -146,6 +147,7 @@
     const next = new DOMParser().parseFromString(text, "text/html");
     history.replaceState(null, "", address);
     Idiomorph.morph(main(), next.getElementById("main").innerHTML, { morphStyle: "innerHTML", callbacks: keeping(false) });
+    restoreFolds();
     countTimes();
     page = { of: next.body.dataset.live, have: next.body.dataset.have ?? "" };
     connect();
@@ -230,7 +232,8 @@
     history.replaceState(null, "", location.pathname + location.search);
     search()?.focus();
   }
-  restoreFolds();
   countTimes();
   connect();
+  // Last: the browser may forbid to store anything.
+  restoreFolds();
 })();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use sluice_api::{Pipeline, Promotion};
 use sluice_core::access::Caller;
+use sluice_view::fleet::cluster_environments::ClusterEnvironments;
 use sluice_view::object_name::ObjectName;
 
 use crate::board::{Board, ShownPipeline};
@@ -73,4 +74,14 @@ pub(crate) async fn visible_pipelines<'b, H: Hub>(
     let namespaces = Namespaces::to_see(&api.hub, caller, all).await?;
     let visible = board.pipelines.iter().filter(|((namespace, _), _)| namespaces.contains(namespace));
     Ok(visible.map(|(_, shown)| shown).collect())
+}
+
+/// Returns the environments that the pipelines a caller may see have on each cluster.
+pub(crate) async fn visible_environments<H: Hub>(
+    api: &Api<H>,
+    caller: &Caller,
+) -> Result<ClusterEnvironments, Problem> {
+    let board = api.boards.current(&api.hub).await;
+    let pipelines = visible_pipelines(api, caller, &board).await?;
+    Ok(ClusterEnvironments::of(pipelines.iter().map(|shown| shown.stored.object.as_ref())))
 }

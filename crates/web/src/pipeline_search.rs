@@ -34,7 +34,8 @@ impl SearchedFacts {
     /// Returns what a search looks at.
     pub(crate) fn of(pipeline: &Pipeline, screen: &PipelineScreen) -> Self {
         let targets = pipeline.spec.environments.iter().flat_map(|environment| &environment.targets);
-        let clusters = targets.map(|target| target.cluster_ref.as_ref().map_or(HUB, |cluster| &cluster.name));
+        let has_local = targets.clone().any(|target| target.cluster_ref.is_none());
+        let clusters = targets.filter_map(|target| target.cluster_ref.as_ref().map(|cluster| &cluster.name));
         let lines = &screen.environments;
         let revisions = lines
             .iter()
@@ -45,9 +46,10 @@ impl SearchedFacts {
         facts.add(application, screen.application.iter().map(|application| &application.name));
         facts.add(revision, revisions);
         facts.add(cluster, clusters);
-        // A search for "ready" means a pipeline of that name.
+        // A search for "ready" or "hub" means a pipeline of that name.
         let healths = lines.iter().map(|line| format!(" {health}{}", line.health).to_lowercase());
         facts.of_kinds.extend(healths);
+        facts.of_kinds.extend(has_local.then(|| format!(" {cluster}{HUB}")));
         facts
     }
 
@@ -113,6 +115,7 @@ mod tests {
             "application:web",
             "health:failed",
             "ready",
+            "hub",
             "revision:2",
         ] {
             assert!(!has(&[other]), "{other}");

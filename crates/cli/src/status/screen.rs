@@ -4,7 +4,7 @@ use std::io;
 
 use jiff::Timestamp;
 use sluice_core::revision::shortened;
-use sluice_view::explain::{Explanation, since_sentence};
+use sluice_view::explain::Explanation;
 use sluice_view::pipeline_screen::{EnvironmentLine, PipelineScreen};
 
 use crate::table::{Cell, Row, Table};
@@ -61,8 +61,9 @@ impl Page {
 
     fn cause(self, cause: &Explanation, lines: &mut Vec<String>) {
         let runs = cause.runs.as_deref().map_or("several revisions, or none".into(), shortened);
-        self.text(&format!("{}: {runs}, {}", cause.environment, cause.health), "", lines);
-        for sentence in cause.sentences.iter().chain(&cause.since.map(since_sentence)) {
+        let since = cause.since_words().map(|since| format!("; {since}")).unwrap_or_default();
+        self.text(&format!("{}: {runs}, {}{since}", cause.environment, cause.health), "", lines);
+        for sentence in &cause.sentences {
             self.text(sentence, "  ", lines);
         }
         // Commands are not wrapped, so that they can be copied.

@@ -134,7 +134,7 @@ impl State {
                 found.filter(|_| waits).map(|delivered| outcome::delivered(delivered, strategy))
             }
             Err(error) => {
-                tracing::error!(pipeline = %key, promotion = name, %error, "cannot look whether an earlier try has delivered the promotion; its record may lack the delivery");
+                tracing::warn!(pipeline = %key, promotion = name, %error, "cannot look whether an earlier try has delivered the promotion; its record may lack the delivery");
                 None
             }
         }

@@ -7,8 +7,8 @@ use crate::evidence::Candidate;
 use crate::pipeline::Policy;
 use crate::promotion::{Gate, Phase, Promotion};
 
-/// Supersedes the open promotion by one of the candidate, if the candidate is not older. Without an open promotion, starts
-/// one.
+/// Supersedes the open promotion by one of the candidate, if the candidate is not older, after a look for its delivery. Without an
+/// open promotion, starts one.
 pub(super) fn replace(
     lane: Lane<'_>,
     policy: &Policy,
@@ -30,18 +30,15 @@ pub(super) fn replace(
         );
         return wait_for_proof(lane, policy, open, message, decision);
     }
+    if open.is_some_and(|open| find_delivery(lane, open, decision)) {
+        return;
+    }
     let next = start(lane, policy, promotions, candidate, decision);
     if let Some(open) = open {
-        supersede(lane, open, format!("{} replaced it", candidate.revision), decision);
-    }
-    decision.actions.extend(next);
-}
-
-/// Supersedes an open promotion, after a look for its delivery.
-fn supersede(lane: Lane<'_>, open: &Promotion, message: String, decision: &mut Decision) {
-    if !find_delivery(lane, open, decision) {
+        let message = format!("{} replaced it", candidate.revision);
         decision.record(open, Phase::Superseded, "Superseded", message);
     }
+    decision.actions.extend(next);
 }
 
 /// Keeps the open promotion while nothing at all is proven in the environments before this one.
@@ -99,7 +96,10 @@ pub(super) fn supersede_replaced(
 ) {
     let Some(current) = current else { return };
     for promotion in replaced {
-        supersede(lane, promotion, format!("{} replaced it", current.revision), decision);
+        if !find_delivery(lane, promotion, decision) {
+            let message = format!("{} replaced it", current.revision);
+            decision.record(promotion, Phase::Superseded, "Superseded", message);
+        }
     }
 }
 
@@ -125,16 +125,13 @@ pub(super) fn supersede_delivered(
     later.is_some()
 }
 
-/// Supersedes the promotions that were requested before the newest one.
-pub(super) fn supersede_earlier(
-    lane: Lane<'_>,
-    earlier: &[(&Promotion, bool)],
-    newest: &Promotion,
-    decision: &mut Decision,
-) {
+/// Supersedes the promotions that were requested before the newest one. Nobody looks for their deliveries: calls can come faster
+/// than looks.
+pub(super) fn supersede_earlier(earlier: &[(&Promotion, bool)], newest: &Promotion, decision: &mut Decision) {
     for (promotion, settled) in earlier {
         if promotion.phase.is_open() && !settled {
-            supersede(lane, promotion, format!("a later call requested {}", newest.revision), decision);
+            let message = format!("a later call requested {}", newest.revision);
+            decision.record(promotion, Phase::Superseded, "Superseded", message);
         }
         let key = newest.trigger.as_deref().unwrap_or_default();
         let why = format!(

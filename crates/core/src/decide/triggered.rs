@@ -32,7 +32,7 @@ pub(super) fn decide(
     let requested: Vec<(&Promotion, bool)> =
         promotions.iter().filter(|(p, _)| p.trigger.is_some()).copied().collect();
     let Some(((newest, settled), earlier)) = requested.split_last() else { return };
-    supersede_earlier(lane, earlier, newest, decision);
+    supersede_earlier(earlier, newest, decision);
     if !settled {
         promote(lane, policy, newest, decision);
     }

@@ -272,7 +272,6 @@ impl Simulation {
         if to.to == Phase::Pending {
             promotion.next_attempt = None;
             promotion.delivered = None;
-            promotion.is_checked = false;
             promotion.gates.clear();
             promotion.retries += u32::from(to.spends_approval);
         }
@@ -284,6 +283,7 @@ impl Simulation {
     }
 
     fn deliver(&mut self, name: &str) {
+        self.promotion(name).is_checked = false;
         if self.refuses {
             let again = self.now + SignedDuration::from_mins(1);
             let promotion = self.promotion(name);

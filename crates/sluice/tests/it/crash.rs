@@ -220,6 +220,27 @@ fn a_rejection_after_a_crash_does_not_hide_a_delivery() -> Result<()> {
     })
 }
 
+/// The commit of the earlier revision is in git, below that of the newer one.
+#[test]
+fn a_newer_revision_after_a_crash_does_not_hide_a_delivery() -> Result<()> {
+    run(async {
+        let mut fixture = CrashFixture::new().await?;
+        let strategy = fixture.by_commit();
+        fixture.application("newer", &strategy).await?;
+        fixture.die_at("newer", "after-push").await?;
+        releases::runs(fixture.place.leaf("dev"), &fixture.place.namespace, "newer", "1.2.0", true).await?;
+        fixture.controller.restart(false)?;
+        let ended =
+            fixture.place.until_promotions("newer", "prod", &["1.1.0 Superseded", "1.2.0 Delivered"]).await;
+        ended.with_context(|| fixture.controller.tail())?;
+        let first = fixture.place.promotions().list(&ListParams::default()).await?.items.into_iter();
+        let first =
+            first.filter(|promotion| promotion.spec.pipeline == "newer").find(|p| p.spec.revision == "1.1.0");
+        let status = first.and_then(|promotion| promotion.status).context("no status")?;
+        fixture.ensure_names_its_delivery(&status)
+    })
+}
+
 #[test]
 fn a_revision_that_comes_while_the_controller_is_down_supersedes_the_interrupted_promotion() -> Result<()> {
     run(async {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::{Pipeline, Promotion};
-use sluice_view::explain::{Situation, explain, since_sentence};
+use sluice_view::explain::{Situation, explain};
 
 use crate::fixture::{now, pipeline, promotion, runs, target};
 
@@ -459,7 +459,7 @@ fn an_explanation_says_since_when_it_is_so() {
     let since = |pipeline: &Pipeline, promotions: &[Promotion], environment: &str| {
         let all = explain(pipeline, promotions, now());
         let of = all.iter().find(|e| e.environment == environment).unwrap();
-        of.since.map(since_sentence).unwrap_or_default()
+        of.since_words().unwrap_or_default()
     };
     let proposed = json!({"phase": "Proposed", "times": {"Pending": "2026-11-21T11:02:00Z", "Proposed": "2026-11-21T11:03:00Z"}});
     let failed = pipeline(json!({
@@ -467,12 +467,16 @@ fn an_explanation_says_since_when_it_is_so() {
         "staging": {"health": "Failed", "targets": [target("staging", "6.1.8", "Failed", "CrashLoopBackOff")]},
         "prod": runs("prod", "6.1.5", "Ready"),
     }));
-    let text = |at: &str| format!("It has been so since 2026-11-21T{at}Z.");
+    let text = |situation: &str, at: &str| format!("{situation} since 2026-11-21T{at}Z");
+    let mut suspended = behind();
+    suspended.spec.suspend = true;
     for (pipeline, promotions, environment, at) in [
-        (behind(), vec![promotion("prod", 1, proposed)], "prod", text("11:03:00")),
+        (behind(), vec![promotion("prod", 1, proposed)], "prod", text("waiting", "11:03:00")),
         // Nothing was recorded of it yet.
-        (behind(), vec![promotion("prod", 1, json!({}))], "prod", text("11:01:00")),
-        (failed, vec![], "staging", text("11:50:00")),
+        (behind(), vec![promotion("prod", 1, json!({}))], "prod", text("moving", "11:01:00")),
+        (failed, vec![], "staging", text("needs a person", "11:50:00")),
+        // The time of the suspension is not recorded.
+        (suspended, vec![promotion("prod", 1, json!({}))], "prod", String::new()),
         (behind(), vec![], "dev", String::new()),
     ] {
         assert_eq!(since(&pipeline, &promotions, environment), at, "{environment}");
@@ -486,9 +490,9 @@ fn a_delivered_revision_says_when_it_fails() {
         waits.spec.environments[2].promotion.as_mut().unwrap().timeout = timeout.map(String::from);
         let status = json!({"phase": "Delivered", "times": {"Delivered": delivered}, "message": "committed"});
         let told = prod(&waits, &[promotion("prod", 1, status)]);
-        told.lines().find(|line| line.starts_with("It fails at")).unwrap_or_default().to_owned()
+        told.lines().find(|line| line.starts_with("6.1.8 fails at")).unwrap_or_default().to_owned()
     };
-    let at = |time: &str| format!("It fails at {time} if the targets do not run it healthily by then.");
+    let at = |time: &str| format!("6.1.8 fails at {time} unless prod runs it healthily by then.");
     assert_eq!(fails(None, "2026-11-21T11:55:00Z"), at("2026-11-21T12:25:00Z"));
     assert_eq!(fails(Some("1h30m"), "2026-11-21T11:55:00Z"), at("2026-11-21T13:25:00Z"));
     // The controller is about to say it.

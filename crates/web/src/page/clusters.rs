@@ -2,13 +2,12 @@
 
 use maud::{Markup, html};
 use sluice_core::access::Caller;
-use sluice_view::fleet::cluster_environments::ClusterEnvironments;
 use sluice_view::fleet::observed_clusters::{ClusterReadability, ObservedClusterRow, cluster_state};
 
 use super::frame::{Page, Section};
 use super::links::escaped;
 use super::shape::{Shape, badge};
-use crate::find::visible_pipelines;
+use crate::find::visible_environments;
 use crate::hub::Hub;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -16,9 +15,7 @@ use crate::visible_fleet::visible_clusters;
 
 pub(super) async fn page<H: Hub>(api: &Api<H>, caller: &Caller) -> Result<Page, Problem> {
     let visible = visible_clusters(&api.hub, caller, &api.fleet).await?;
-    let board = api.boards.current(&api.hub).await;
-    let pipelines = visible_pipelines(api, caller, &board).await?;
-    let environments = ClusterEnvironments::of(pipelines.iter().map(|shown| shown.stored.object.as_ref()));
+    let environments = visible_environments(api, caller).await?;
     let mut rows: Vec<ObservedClusterRow> =
         visible.iter().filter_map(|key| api.fleet.read(key, |cluster| cluster_state(key, cluster))).collect();
     rows.sort_by_key(|row| (shape(row) == Shape::Ready, row.name.clone()));

@@ -265,7 +265,7 @@ fn help() -> Markup {
         ("Esc", "Close it"),
     ];
     html! {
-        dialog #keys aria-label="Keys" {
+        dialog #keys aria-label="Keys and search" {
             h2 { "Keys" }
             dl { @for (key, what) in keys { div { dt { @for key in key.split(' ') { kbd { (key) } " " } } dd { (what) } } } }
             h2 { "Words of a search" }

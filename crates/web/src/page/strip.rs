@@ -10,10 +10,9 @@ use super::words;
 
 /// How many environments fit into a row of the list at 1280 px, in cells of the usual width.
 const MAX_WIDE: usize = 4;
-/// How many environments of a row get a cell, if fewer say as much.
-const MAX_CELLS: usize = 6;
-
-/// How many letters of a name are shown in any case.
+/// A row with more environments than these folds those that are up to date.
+const FOLDS_ABOVE: usize = 6;
+/// Names with more bytes than these may be cut, and are in the title.
 const MAX_SHOWN_NAME: usize = 8;
 
 /// A place in a strip.
@@ -37,7 +36,7 @@ pub(super) fn folded(screen: &PipelineScreen, address: &str) -> Markup {
 /// Returns the places of a strip. The first and the last environment always have their own.
 fn slots(lines: &[EnvironmentLine]) -> Vec<Slot> {
     let all = || (0..lines.len()).map(Slot::Environment);
-    if lines.len() <= MAX_CELLS {
+    if lines.len() <= FOLDS_ABOVE {
         return all().collect();
     }
     let is_folded = |at: usize| at > 0 && at + 1 < lines.len() && is_at_rest(&lines[at]);
@@ -71,7 +70,7 @@ fn strip(screen: &PipelineScreen, address: &str, slots: &[Slot]) -> Markup {
                         (cell(screen, address, &screen.environments[*at]))
                     }
                     Slot::UpToDate(range) => {
-                        span.link {}
+                        span.link.(link(&screen.environments[range.start], screen, range.start)) {}
                         (fold(address, &screen.environments[range.clone()]))
                     }
                 }

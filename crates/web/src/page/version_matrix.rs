@@ -12,7 +12,7 @@ use super::links;
 use super::links::escaped;
 use super::shape::{Shape, icon};
 use super::words;
-use crate::find::visible_pipelines;
+use crate::find::visible_environments;
 use crate::fleet_versions::{AllRows, VersionKind};
 use crate::hub::Hub;
 use crate::problem::Problem;
@@ -39,6 +39,13 @@ pub(super) struct MatrixQuery {
     pub outliers: String,
 }
 
+impl MatrixQuery {
+    /// Whether a page shows the matrix, and not a list of objects.
+    fn is_for_matrix(&self) -> bool {
+        self.name.is_empty() && self.cluster.is_empty()
+    }
+}
+
 /// What a page shows of the rows.
 enum Shown {
     Matrix(Matrix),
@@ -56,9 +63,10 @@ pub(super) async fn page<H: Hub>(
         VersionKind::Images => ("Images", Section::Images, "/images"),
     };
     let visible = Visible::to(&api.hub, caller, &api.fleet, kind.kinds()).await?;
-    let board = api.boards.current(&api.hub).await;
-    let pipelines = visible_pipelines(api, caller, &board).await?;
-    let environments = ClusterEnvironments::of(pipelines.iter().map(|shown| shown.stored.object.as_ref()));
+    let environments = match query.is_for_matrix() {
+        true => visible_environments(api, caller).await?,
+        false => ClusterEnvironments::default(),
+    };
     let wanted = query.clone();
     let shown = move |all: &AllRows| (chosen(&all.items, &wanted, &environments), all.unread.clone());
     let (shown, unread) = api.rows.compute(&api.fleet, kind, visible, shown).await?;
@@ -82,7 +90,7 @@ fn chosen(items: &[RunningVersion], wanted: &MatrixQuery, environments: &Cluster
         ..VersionsQuery::default()
     };
     let found = items.iter().filter(|row| matches(row, &wanted_rows));
-    if wanted.name.is_empty() && wanted.cluster.is_empty() {
+    if wanted.is_for_matrix() {
         return Shown::Matrix(matrix(found, MAX_ROWS, environments));
     }
     let mut objects: Vec<RunningVersion> =
@@ -122,7 +130,7 @@ fn missing(unread: &[UnreadCluster]) -> Markup {
     }
 }
 
-/// A row is of a whole cluster, or of one kind of objects on it.
+/// Returns how many parts of the fleet cannot be read: each is a whole cluster, or a kind of objects on one.
 fn unread_parts(count: usize) -> String {
     if count == 1 {
         "1 cluster or kind of objects".into()
