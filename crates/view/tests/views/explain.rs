@@ -464,7 +464,7 @@ fn an_explanation_says_since_when_it_is_so() {
     let proposed = json!({"phase": "Proposed", "times": {"Pending": "2026-11-21T11:02:00Z", "Proposed": "2026-11-21T11:03:00Z"}});
     let failed = pipeline(json!({
         "dev": runs("dev", "6.1.8", "Ready"),
-        "staging": {"health": "Failed", "targets": [target("staging", "6.1.8", "Failed", "CrashLoopBackOff")]},
+        "staging": {"health": "Failed", "revision": "6.1.8", "targets": [target("staging", "6.1.8", "Failed", "CrashLoopBackOff")]},
         "prod": runs("prod", "6.1.5", "Ready"),
     }));
     let text = |situation: &str, at: &str| format!("{situation} since 2026-11-21T{at}Z");
