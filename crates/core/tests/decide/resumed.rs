@@ -235,6 +235,15 @@ fn a_branch_is_checked_only_while_the_targets_do_not_run_the_delivered_revision(
     }
 }
 
+/// Settles, and returns how often a delivery was looked for meanwhile.
+fn looks_until_settled(sim: &mut Simulation) -> usize {
+    let mut looks = 0;
+    while sim.step() > 0 {
+        looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
+    }
+    looks
+}
+
 /// A process may have ended between the push and the record of it.
 #[test]
 fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_its_delivery() {
@@ -250,10 +259,7 @@ fn a_pending_promotion_whose_targets_run_the_revision_succeeds_after_a_look_for_
         sim.promotions[0].phase = phase;
         sim.runs("staging", "s", B, Health::Ready);
         sim.policy_of("staging").commits = commits;
-        let mut looks = 0;
-        while sim.step() > 0 {
-            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
-        }
+        let looks = looks_until_settled(&mut sim);
         assert_eq!((looks, sim.phases("staging")), (expected, vec!["1.1.0 Succeeded".into()]), "{phase:?}");
         let of_staging = |effect: &&Effect| matches!(effect, Effect::Updated(place, _) if place == "staging");
         assert_eq!(sim.effects.iter().filter(of_staging).count(), 1, "{phase:?}: it is delivered again");
@@ -273,10 +279,7 @@ fn a_rejection_comes_after_a_look_for_a_delivery_that_was_not_recorded() {
         promotion.rejected = Some("rejected by ann: no".into());
         let waits = Gate::closed(GateKind::Approval, "waits for approval".into());
         promotion.gates = Vec::from_iter(has_waited.then_some(waits));
-        let mut looks = 0;
-        while sim.step() > 0 {
-            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
-        }
+        let looks = looks_until_settled(&mut sim);
         let context = format!("{manual} {approved} {has_waited}");
         assert_eq!((looks, sim.phases("staging")), (1, vec!["1.1.0 Rejected".into()]), "{context}");
     }
@@ -289,10 +292,7 @@ fn a_newer_revision_replaces_a_promotion_after_a_look_for_its_delivery() {
         let mut sim = committed();
         sim.promotions[0].phase = phase;
         sim.runs("dev", "d", C, Health::Ready);
-        let mut looks = 0;
-        while sim.step() > 0 {
-            looks += sim.last.actions.iter().filter(|a| matches!(a, Action::FindDelivery { .. })).count();
-        }
+        let looks = looks_until_settled(&mut sim);
         assert_eq!(looks, expected, "{phase:?}");
         assert_eq!(sim.phases("staging"), ["1.1.0 Superseded", "1.2.0 Delivered"], "{phase:?}");
     }
