@@ -39,6 +39,9 @@ pub fn with_environments(name: &str, environments: &[(&str, &[&str], &str, &str)
             let target = &mut status["targets"][0];
             target["since"] = json!(ago(if *revision == "6.2.0" { 37 } else { 9 * 24 * 60 }));
             target["workloads"][0]["health"] = json!(health);
+            let images = json!([format!("ghcr.io/stefanprodan/podinfo:{revision}")]);
+            let made = json!({"kind": "Deployment", "name": "podinfo", "health": health, "images": images});
+            target["workloads"].as_array_mut().unwrap().push(made);
             (name.to_string(), status)
         })
         .collect();
@@ -227,11 +230,13 @@ fn planned() -> PlannedChange {
 }
 
 /// The pages of which the browser test takes pictures, with the names of these.
-const PICTURES: [(&str, &str); 10] = [
+const PICTURES: [(&str, &str); 12] = [
     ("list", "/"),
     ("graph", "/pipelines/apps/podinfo"),
     ("graph-eight", "/pipelines/apps/eight"),
     ("graph-branches", "/pipelines/apps/branches"),
+    ("objects", "/pipelines/apps/branches/objects"),
+    ("triggers", "/pipelines/apps/podinfo/triggers"),
     ("graph-form", "/pipelines/apps/branches/edit"),
     ("story", "/promotions/apps/branches-archive-1"),
     ("checks", "/promotions/apps/branches-prod-eu-1"),
