@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use kube::ResourceExt;
-use sluice_api::pipeline::{self as api, IntOrPercent, Strategy, Target};
+use sluice_api::pipeline::{self as api, IntOrPercent, Strategy};
 use sluice_api::promotion::{self, Callback, CallbackState, Promotion as ApiPromotion, RecordedRequestState};
 use sluice_core::Time;
 use sluice_core::evidence::{Evidence, Proof};
@@ -16,7 +16,6 @@ use sluice_core::value_check::is_unsafe;
 use sluice_delivery::{ForgeKind, may_have_arrived};
 
 use crate::act::{resumption, strategy};
-use sluice_core::fleet::ClusterKey;
 
 /// Converts a pipeline.
 pub fn pipeline(object: &api::Pipeline) -> Pipeline {
@@ -36,17 +35,6 @@ pub fn pipeline(object: &api::Pipeline) -> Pipeline {
         // The API server has rejected other words.
         tracks: spec.tracks.iter().filter_map(|t| t.parse().ok()).collect(),
         environments: environments.collect(),
-    }
-}
-
-/// The cluster of a target.
-pub fn cluster_of(target: &Target, pipeline_namespace: &str) -> ClusterKey {
-    match &target.cluster_ref {
-        None => ClusterKey::Local,
-        Some(cluster) => ClusterKey::Remote {
-            namespace: cluster.namespace.clone().unwrap_or_else(|| pipeline_namespace.into()),
-            name: cluster.name.clone(),
-        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluice_core::fleet::ClusterKey;
 use sluice_core::value_check::visible;
 
 use crate::default_field::is_default;
@@ -201,6 +202,14 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns the cluster that is meant in a Pipeline in the namespace `home`.
+    pub fn cluster_key(&self, home: &str) -> ClusterKey {
+        self.cluster_ref.as_ref().map_or(ClusterKey::Local, |cluster| ClusterKey::Remote {
+            namespace: cluster.namespace_or(home).into(),
+            name: cluster.name.clone(),
+        })
+    }
+
     /// Returns the cluster as people read it from a Pipeline in the namespace `home`: empty for the cluster with the
     /// Pipeline, and with the namespace if that is not `home`.
     pub fn cluster_name(&self, home: &str) -> String {

@@ -16,7 +16,6 @@ use sluice_delivery::{
 };
 
 use super::strategy::{secret_name, settings};
-use crate::translate;
 use sluice_core::fleet::ClusterKey;
 
 /// Returns the strategy in the types of the crate delivery. `None` if this version cannot carry it out; `core` rejects such a
@@ -46,7 +45,7 @@ fn announcement(pipeline: &Pipeline, promotion: &Promotion, is_first_try: bool) 
     let target = |(target, name): (&Target, String)| DeliveryTarget {
         name,
         namespace: target.namespace.clone(),
-        cluster: match translate::cluster_of(target, &namespace) {
+        cluster: match target.cluster_key(&namespace) {
             ClusterKey::Local => None,
             ClusterKey::Remote { namespace, name } => Some((namespace, name)),
         },

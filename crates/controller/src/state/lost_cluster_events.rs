@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::entries::PipelineEntry;
 use super::pipelines::watched_targets;
 use crate::record::pending_event::PendingEvent;
-use crate::translate;
 use sluice_core::fleet::ClusterKey;
 use sluice_core::fleet::index::Index;
 use sluice_core::fleet::observed_cluster::ClusterState;
@@ -93,7 +92,7 @@ impl PipelineEntry {
     /// The clusters of the targets that Sluice watches, once for each target.
     fn watched_clusters(&self) -> impl Iterator<Item = ClusterKey> {
         let namespace = self.object().metadata.namespace.as_deref().unwrap_or_default();
-        watched_targets(self.object()).map(move |target| translate::cluster_of(target, namespace))
+        watched_targets(self.object()).map(move |target| target.cluster_key(namespace))
     }
 }
 

@@ -162,7 +162,7 @@ impl State {
     fn add_user(&mut self, key: &PipelineKey) {
         let Some(object) = self.pipelines.get(key).map(|entry| entry.object().clone()) else { return };
         for target in watched_targets(&object) {
-            let cluster = translate::cluster_of(target, &key.namespace);
+            let cluster = target.cluster_key(&key.namespace);
             let users = self.users.entry(cluster.clone()).or_default();
             users.entry(target.namespace.clone()).or_default().insert(key.clone());
             self.changed_users.insert(cluster);
@@ -173,7 +173,7 @@ impl State {
     /// Forgets on which clusters a pipeline had targets.
     fn remove_user(&mut self, key: &PipelineKey, object: &ApiPipeline) {
         for target in watched_targets(object) {
-            let cluster = translate::cluster_of(target, &key.namespace);
+            let cluster = target.cluster_key(&key.namespace);
             let Some(users) = self.users.get_mut(&cluster) else { continue };
             if let Some(pipelines) = users.get_mut(&target.namespace) {
                 pipelines.remove(key);

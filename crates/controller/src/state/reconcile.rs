@@ -165,7 +165,7 @@ impl State {
         spec: &Target,
         targets: &mut ObservationProgress,
     ) {
-        let cluster = translate::cluster_of(spec, &key.namespace);
+        let cluster = spec.cluster_key(&key.namespace);
         let result = match targets.bytes < MAX_OBSERVED_BYTES {
             true => {
                 let known = targets.members.entry(cluster.clone()).or_default();

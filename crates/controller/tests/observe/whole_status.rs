@@ -77,7 +77,7 @@ fn observe_all(object: &Pipeline, index: &Index) -> ObservedTargets {
     let mut observed = ObservedTargets::default();
     for (spec, environment) in object.spec.environments.iter().zip(&model.environments) {
         for (target, name) in spec.targets.iter().zip(&environment.targets) {
-            let cluster = translate::cluster_of(target, "default");
+            let cluster = target.cluster_key("default");
             let question =
                 TargetQuery { pipeline: "podinfo", app: None, target, cluster: &cluster, tracks: &[] };
             observed.insert(

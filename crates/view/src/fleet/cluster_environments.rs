@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_api::Pipeline;
 
+use super::cluster_name;
+
 /// How many environments of a cluster are named. Each owner of a pipeline can name more.
 const MAX_NAMED: usize = 3;
 
@@ -31,11 +33,8 @@ impl ClusterEnvironments {
             let home = pipeline.metadata.namespace.as_deref().unwrap_or_default();
             for (place, environment) in pipeline.spec.environments.iter().enumerate() {
                 for target in &environment.targets {
-                    let cluster = target.cluster_ref.as_ref().map(|cluster| {
-                        let namespace = cluster.namespace_or(home);
-                        format!("{namespace}/{}", cluster.name)
-                    });
-                    let on = found.clusters.entry(cluster.unwrap_or_default()).or_default();
+                    let cluster = cluster_name(&target.cluster_key(home));
+                    let on = found.clusters.entry(cluster).or_default();
                     let first = on.entry(environment.name.clone()).or_insert(place);
                     *first = place.min(*first);
                 }

@@ -44,7 +44,7 @@ pub(super) fn targets<'a>(pipeline: &'a Pipeline, environment: &'a Environment) 
         FirstTarget {
             environment,
             target,
-            cluster: cluster(target, home),
+            cluster: target.cluster_key(home),
             members: members.filter_map(member).collect(),
         }
     };
@@ -55,11 +55,4 @@ pub(super) fn targets<'a>(pipeline: &'a Pipeline, environment: &'a Environment) 
 pub fn clusters(pipeline: &Pipeline) -> BTreeSet<ClusterKey> {
     let all = first_environments(pipeline).flat_map(|environment| targets(pipeline, environment));
     all.filter(FirstTarget::is_watched).map(|target| target.cluster).collect()
-}
-
-fn cluster(target: &Target, home: &str) -> ClusterKey {
-    target.cluster_ref.as_ref().map_or(ClusterKey::Local, |cluster| ClusterKey::Remote {
-        namespace: cluster.namespace_or(home).into(),
-        name: cluster.name.clone(),
-    })
 }
