@@ -84,8 +84,7 @@ pub(crate) async fn run(args: &Explain, io: &mut Io<'_>) -> Outcome {
 
 fn print(explanation: &Explanation, io: &mut Io<'_>) -> Outcome {
     let runs = explanation.runs.as_deref().unwrap_or("several revisions, or none");
-    let since = explanation.since_words().map(|since| format!("; {since}")).unwrap_or_default();
-    io.line(format!("{}: {runs}, {}{since}", explanation.environment, explanation.health))?;
+    io.line(explanation.heading(runs))?;
     for sentence in &explanation.sentences {
         io.line(format!("  {sentence}"))?;
     }

@@ -18,10 +18,10 @@ const MAX_PUSHES: u32 = 8;
 const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
 /// How many of these looks follow a push that was answered by an error.
 const LOOKS_AFTER_ERROR: usize = 2;
-/// How many commits that name a promotion are compared. Anybody who may push can write such messages.
-const MAX_COMPARED: usize = 20;
 /// How long each of these looks may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many commits that name a promotion are compared. Anybody who may push can write such messages.
+const MAX_COMPARED: usize = 20;
 
 /// Commits the values of an order to a branch, or finds the commit of an earlier try. The state of this work is on the heap, as
 /// that of a change request.

@@ -56,9 +56,10 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Returns since when the situation is so, in words.
-    pub fn since_words(&self) -> Option<String> {
-        self.since.map(|since| format!("{} since {since}", self.situation.words()))
+    /// Returns the heading of the sentences, with the words for what the environment runs.
+    pub fn heading(&self, runs: &str) -> String {
+        let since = self.since.map(|since| format!("; {} since {since}", self.situation.words()));
+        format!("{}: {runs}, {}{}", self.environment, self.health, since.unwrap_or_default())
     }
 }
 
@@ -119,11 +120,10 @@ fn one<P: Borrow<Promotion>>(
     let Draft { situation, sentences, mut next, until, since, .. } = draft;
     next.dedup();
     let sentences = sentences.iter().map(|sentence| with_short_checksums(sentence)).collect();
-    let health = place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown);
     Explanation {
         environment: place.name(),
         runs: place.revision().map(String::from),
-        health,
+        health: place.targets().map(|target| target.health).max().unwrap_or(Health::Unknown),
         since,
         situation,
         promotion: current.and_then(|promotion| promotion.metadata.name.clone()),

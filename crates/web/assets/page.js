@@ -120,14 +120,16 @@
   const restoreFolds = () => {
     if (isSearch()) return;
     for (const fold of document.querySelectorAll("main details")) {
-      const state = nameOfFold(fold) && sessionStorage.getItem(nameOfFold(fold));
+      const name = nameOfFold(fold);
+      const state = name && sessionStorage.getItem(name);
       if (state) fold.open = state === "open";
     }
   };
   document.addEventListener("click", (event) => {
     const fold = event.target.closest("main summary")?.parentElement;
+    const name = nameOfFold(fold);
     // The click opens or closes it after this.
-    if (nameOfFold(fold) && !isSearch()) sessionStorage.setItem(nameOfFold(fold), fold.open ? "closed" : "open");
+    if (name && !isSearch()) sessionStorage.setItem(name, fold.open ? "closed" : "open");
   });
 
   // Filters: the list follows the typing, and its address too.

@@ -61,8 +61,7 @@ impl Page {
 
     fn cause(self, cause: &Explanation, lines: &mut Vec<String>) {
         let runs = cause.runs.as_deref().map_or("several revisions, or none".into(), shortened);
-        let since = cause.since_words().map(|since| format!("; {since}")).unwrap_or_default();
-        self.text(&format!("{}: {runs}, {}{since}", cause.environment, cause.health), "", lines);
+        self.text(&cause.heading(&runs), "", lines);
         for sentence in &cause.sentences {
             self.text(sentence, "  ", lines);
         }

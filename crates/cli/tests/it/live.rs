@@ -73,10 +73,11 @@ async fn a_terminal_is_updated_in_place() -> Result<()> {
             Ok(())
         })
         .await?;
-        // The title is not written again.
+        // The title and the line above the cause are not written again.
         let update = out.text()[first.len()..].to_owned();
         assert!(update.contains("\u{1b}[") && update.contains("prod"), "{update:?}");
         assert!(!update.contains("live-screen/podinfo"), "{update:?}");
+        assert!(update.contains("\n\u{1b}[1B\u{1b}[2Kprod: 6.1.5"), "{update:?}");
         Ok(())
     })
     .await?;

@@ -459,7 +459,7 @@ fn an_explanation_says_since_when_it_is_so() {
     let since = |pipeline: &Pipeline, promotions: &[Promotion], environment: &str| {
         let all = explain(pipeline, promotions, now());
         let of = all.iter().find(|e| e.environment == environment).unwrap();
-        of.since_words().unwrap_or_default()
+        of.heading("6").split_once("; ").map(|(_, since)| since.to_owned()).unwrap_or_default()
     };
     let proposed = json!({"phase": "Proposed", "times": {"Pending": "2026-11-21T11:02:00Z", "Proposed": "2026-11-21T11:03:00Z"}});
     let failed = pipeline(json!({

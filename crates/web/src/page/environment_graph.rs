@@ -45,7 +45,7 @@ pub(super) fn graph(pipeline: &Pipeline, screen: &PipelineScreen, shown: &ShownP
     let environments = tree(pipeline);
     let strip_above = layers > MAX_DENSE_LAYERS && !screen.environments.is_empty();
     html! {
-        @if strip_above { div.graph-strip { (whole(screen, "")) } }
+        @if strip_above { div.graph-strip { (whole(screen)) } }
         div.graph-frame role="region" aria-label="Environments" tabindex="0" {
             ol.graph.dense[layers > MAX_WIDE_LAYERS] role="list" {
                 @for (at, (position, environment)) in positions.iter().zip(&environments).enumerate() {

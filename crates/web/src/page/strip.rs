@@ -1,5 +1,7 @@
 //! The strip of a pipeline: its environments in order, joined by what moves between them.
 
+use std::ops::Range;
+
 use maud::{Markup, html};
 use sluice_core::observed::Health;
 use sluice_view::explain::Situation;
@@ -15,44 +17,28 @@ const FOLDS_ABOVE: usize = 6;
 /// Names with more bytes than these may be cut, and are in the title.
 const MAX_SHOWN_NAME: usize = 8;
 
-/// A place in a strip.
-enum Slot {
-    /// The environment at this index.
-    Environment(usize),
-    /// Environments from one index up to another one, which are all up to date.
-    UpToDate(std::ops::Range<usize>),
+/// Returns the whole strip, for the page of the pipeline.
+pub(super) fn whole(screen: &PipelineScreen) -> Markup {
+    strip(screen, "", (0..screen.environments.len()).map(|at| at..at + 1))
 }
 
-/// Returns the whole strip.
-pub(super) fn whole(screen: &PipelineScreen, address: &str) -> Markup {
-    strip(screen, address, &(0..screen.environments.len()).map(Slot::Environment).collect::<Vec<_>>())
-}
-
-/// Returns the strip for one row of a list: of a long one, environments that are up to date share a cell.
+/// Returns the strip for one row of a list: of a long one, neighbours that are up to date share a cell.
 pub(super) fn folded(screen: &PipelineScreen, address: &str) -> Markup {
-    strip(screen, address, &slots(&screen.environments))
+    strip(screen, address, cells(&screen.environments).into_iter())
 }
 
-/// Returns the places of a strip. The first and the last environment always have their own.
-fn slots(lines: &[EnvironmentLine]) -> Vec<Slot> {
-    let all = || (0..lines.len()).map(Slot::Environment);
-    if lines.len() <= FOLDS_ABOVE {
-        return all().collect();
-    }
-    let is_folded = |at: usize| at > 0 && at + 1 < lines.len() && is_at_rest(&lines[at]);
-    let (mut slots, mut at) = (Vec::new(), 0);
-    while at < lines.len() {
-        let end = (at..lines.len()).find(|at| !is_folded(*at)).unwrap_or(lines.len());
-        // One environment needs no more room than its fold.
-        if end > at + 1 {
-            slots.push(Slot::UpToDate(at..end));
-            at = end;
-        } else {
-            slots.push(Slot::Environment(at));
-            at += 1;
+/// Returns which environments each cell has. The first and the last one always have their own.
+fn cells(lines: &[EnvironmentLine]) -> Vec<Range<usize>> {
+    let is_folded =
+        |at: usize| lines.len() > FOLDS_ABOVE && at > 0 && at + 1 < lines.len() && is_at_rest(&lines[at]);
+    let mut cells: Vec<Range<usize>> = Vec::new();
+    for at in 0..lines.len() {
+        match cells.last_mut().filter(|last| is_folded(last.start) && is_folded(at)) {
+            Some(last) => last.end = at + 1,
+            None => cells.push(at..at + 1),
         }
     }
-    slots
+    cells
 }
 
 /// Whether an environment needs no look: it is healthy, and nothing waits for it.
@@ -60,19 +46,18 @@ fn is_at_rest(line: &EnvironmentLine) -> bool {
     line.situation == Situation::UpToDate && line.health == Health::Ready && line.incoming.is_none()
 }
 
-fn strip(screen: &PipelineScreen, address: &str, slots: &[Slot]) -> Markup {
+fn strip(
+    screen: &PipelineScreen,
+    address: &str,
+    cells: impl ExactSizeIterator<Item = Range<usize>>,
+) -> Markup {
     html! {
-        div.strip.dense[slots.len() > MAX_WIDE] {
-            @for (place, slot) in slots.iter().enumerate() {
-                @match slot {
-                    Slot::Environment(at) => {
-                        @if place > 0 { span.link.(link(&screen.environments[*at], screen, *at)) {} }
-                        (cell(screen, address, &screen.environments[*at]))
-                    }
-                    Slot::UpToDate(range) => {
-                        span.link.(link(&screen.environments[range.start], screen, range.start)) {}
-                        (fold(address, &screen.environments[range.clone()]))
-                    }
+        div.strip.dense[cells.len() > MAX_WIDE] {
+            @for Range { start, end } in cells {
+                @if start > 0 { span.link.(link(&screen.environments[start], screen, start)) {} }
+                @match &screen.environments[start..end] {
+                    [line] => (cell(screen, address, line)),
+                    lines => (fold(address, lines)),
                 }
             }
         }
