@@ -21,6 +21,7 @@ mod step;
 mod supersession;
 mod triggered;
 mod unrecorded_delivery;
+mod wait;
 mod withdrawal;
 
 pub use action::{Action, NewPromotion, Transition};

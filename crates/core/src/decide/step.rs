@@ -2,6 +2,7 @@
 
 use super::own_commits_guard::{held, refusal, unseen_source};
 use super::settle::cancel;
+use super::wait::record_note;
 use super::{Action, Decision, Lane, Transition, gates};
 use crate::pipeline::{Environment, Policy};
 use crate::promotion::{GateKind, Phase, Promotion};
@@ -30,7 +31,7 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
     }
     if let Some(unseen) = unseen_source(lane, policy, &open.revision) {
         decision.notes.insert(lane.environment.name.clone(), unseen);
-        return;
+        return record_note(lane, policy, open, decision);
     }
     if let Some(outdated) = lane.facts.promotions.iter().find(|p| is_in_the_way(lane.environment, p)) {
         let message = format!(
@@ -38,7 +39,8 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
              the pipeline no longer uses; its promotion says: {}",
             open.revision, outdated.revision, outdated.message,
         );
-        return decision.note(lane.environment, "WaitingForWithdrawal", message);
+        decision.note(lane.environment, "WaitingForWithdrawal", message);
+        return record_note(lane, policy, open, decision);
     }
     if pass_gates(lane, policy, open, decision) {
         try_delivery(lane, open, decision);

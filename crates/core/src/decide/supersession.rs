@@ -2,10 +2,11 @@
 
 use super::start::start;
 use super::unrecorded_delivery::find_delivery;
-use super::{Action, Decision, Lane, gates};
+use super::wait::record_wait;
+use super::{Decision, Lane};
 use crate::evidence::Candidate;
 use crate::pipeline::Policy;
-use crate::promotion::{Gate, Phase, Promotion};
+use crate::promotion::{Phase, Promotion};
 
 /// Supersedes the open promotion by one of the candidate, if the candidate is not older, after a look for its delivery. Without an
 /// open promotion, starts one.
@@ -51,7 +52,7 @@ pub(super) fn wait_for_any_proof(lane: Lane<'_>, policy: &Policy, open: &Promoti
     wait_for_proof(lane, policy, open, message, decision);
 }
 
-/// Records in a promotion that was not tried yet why it waits. A person who has approved it sees that the approval was noted.
+/// Notes and records that an open promotion is not proven any more.
 fn wait_for_proof(
     lane: Lane<'_>,
     policy: &Policy,
@@ -59,17 +60,7 @@ fn wait_for_proof(
     message: String,
     decision: &mut Decision,
 ) {
-    let mut gates = gates::verdicts(lane, policy, open);
-    if open.approved {
-        // An approval opens the gates that were recorded before it. One that has closed since needs another approval: it is not
-        // recorded, or stays as the approver saw it.
-        let seen = |kind| open.gates.iter().find(|gate| gate.kind == kind).cloned();
-        let recorded = |gate: Gate| if gate.open { Some(gate) } else { seen(gate.kind) };
-        gates = gates.into_iter().filter_map(recorded).collect();
-    }
-    if open.phase == Phase::Pending && (&open.gates, &open.message) != (&gates, &message) {
-        decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message: message.clone() });
-    }
+    record_wait(lane, policy, open, message.clone(), decision);
     decision.note(lane.environment, "NotProven", message);
 }
 

@@ -7,6 +7,7 @@ use super::run_by_targets::{runs, workloads};
 use super::settle::{cancel, check_delivered};
 use super::step::advance;
 use super::supersession::supersede_earlier;
+use super::wait::record_note;
 use super::{Decision, Lane};
 use crate::pipeline::Policy;
 use crate::promotion::{Phase, Promotion};
@@ -46,8 +47,9 @@ fn promote(lane: Lane<'_>, policy: &Policy, newest: &Promotion, decision: &mut D
         }
         decision.notes.insert(lane.environment.name.clone(), refused);
     } else if newest.phase.is_open() {
-        if workloads(lane, &newest.revision, decision).is_some() {
-            advance(lane, policy, newest, decision);
+        match workloads(lane, &newest.revision, decision) {
+            Some(_) => advance(lane, policy, newest, decision),
+            None => record_note(lane, policy, newest, decision),
         }
     } else if runs(lane, &newest.revision) {
         if newest.phase.has_ended() {

@@ -1,6 +1,6 @@
 //! Revisions that a caller of `/trigger` requests for the first environment, and reports of webhook receivers.
 
-use sluice_core::observed::Health;
+use sluice_core::observed::{Health, ObservedTarget};
 use sluice_core::promotion::{Phase, ReceiverReport};
 
 use crate::simulation::Simulation;
@@ -131,6 +131,31 @@ fn gates_suspension_and_unreadable_targets_hold_a_requested_revision() {
     sim.policy_of("dev").manual = false;
     sim.trigger("dev", "0.9.0", "build-2");
     assert!(sim.note("dev").contains("older than 1.0.0"), "{}", sim.note("dev"));
+}
+
+#[test]
+fn a_requested_revision_can_be_approved_while_no_target_can_be_read() {
+    let mut sim = Simulation::three();
+    sim.policy_of("dev").manual = true;
+    sim.cannot_be_read("dev", "d");
+    sim.trigger("dev", B, "build-1");
+    let recorded = sim.promotion("dev-build-1").clone();
+    assert_eq!(recorded.message, "1.1.0 waits: no target can be read: the cluster is gone");
+    assert!(!recorded.gates[0].open, "{recorded:?}");
+
+    sim.promotion("dev-build-1").approved = true;
+    sim.settle();
+    let noted = sim.promotion("dev-build-1").clone();
+    assert!(noted.gates[0].open, "{noted:?}");
+
+    // Another cause is not recorded: a connection may come and go.
+    sim.observed.insert("dev", "d", ObservedTarget::unreadable("timed out"));
+    sim.settle();
+    assert_eq!(sim.promotion("dev-build-1").message, noted.message);
+
+    sim.runs("dev", "d", A, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("dev"), ["1.1.0 Proposed"]);
 }
 
 #[test]
