@@ -1,6 +1,6 @@
 //! Sends status writes. Each write names the version of the object that its status was composed for: a status that
 //! someone else has written since is never replaced unnoticed, however late the write arrives. After an edit of the object, it
-//! names the spec and the status that the object had then, so that a loop of edits of the labels cannot keep it out.
+//! names the spec and the status that the object had then, so that a loop of edits cannot keep it out.
 //!
 //! A write is a JSON patch (RFC 6902) with one operation for each field of the status that hook calls do not write. It is no
 //! server-side apply, because an apply leaves fields that another manager owns, too, and `managedFields` may be written by
@@ -105,6 +105,11 @@ where
 /// How many times a write is sent if edits of the object are in its way. A pause would only give another edit time.
 const MAX_TRIES: u32 = 20;
 
+/// The message of the API server about a JSON patch that does not apply, for example because a test in it fails. A status that
+/// the schema or a policy does not allow is refused with the same code and a cause. Source: `NewGenericServerResponse` in
+/// k8s.io/apimachinery/pkg/api/errors, and its caller in k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
+const PATCH_DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
+
 /// What the API server has to find for a write to be stored.
 enum Precondition {
     /// An object of this version, whichever it has if it is 0.
@@ -132,20 +137,6 @@ impl Precondition {
             Precondition::Version { has_status, .. } => *has_status,
             Precondition::Parts(parts) => parts.status.is_some(),
         }
-    }
-
-    /// Whether an object with these parts meets it. Of a version, that is not known.
-    fn may_be_met_by(&self, stored: &StoredParts) -> bool {
-        match self {
-            Precondition::Version { has_status, .. } => *has_status == stored.status.is_some(),
-            Precondition::Parts(parts) => parts.texts() == stored.texts(),
-        }
-    }
-}
-
-impl StoredParts {
-    fn texts(&self) -> [Option<&str>; 3] {
-        [Some(&self.metadata.uid), Some(&self.spec), self.status.as_ref()].map(|part| Some(part?.get()))
     }
 }
 
@@ -183,21 +174,17 @@ where
             Ok(version) => return WriteOutcome::Stored(StoredVersion { version, is_over_edit }),
             Err(error) => error,
         };
-        // A precondition that is not met is refused like a value that the schema does not allow.
-        let is_invalid = match &error {
+        match &error {
             kube::Error::Api(e) if e.code == 404 => return WriteOutcome::Gone,
-            kube::Error::Api(e) if e.code == 409 => false,
-            kube::Error::Api(e) if e.code == 422 => true,
+            kube::Error::Api(e) if e.code == 409 => {}
+            kube::Error::Api(e) if e.code == 422 && e.message == PATCH_DOES_NOT_APPLY => {}
             _ => return WriteOutcome::Failed(error),
-        };
+        }
         let is_expected = |stored: &K| is_expected(&write, stored.status());
         let stored = match read_stored(&write, &object, is_expected, stored_object).await {
             ControlFlow::Continue(stored) => stored,
             ControlFlow::Break(outcome) => return outcome,
         };
-        if is_invalid && precondition.may_be_met_by(&stored) {
-            return WriteOutcome::Failed(error);
-        }
         // Its status has not changed: another part of the object was edited.
         (precondition, is_over_edit) = (Precondition::Parts(stored), true);
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Client, Config, ResourceExt};
 use serde_json::json;
-use sluice_api::Promotion;
+use sluice_api::pipeline::PipelineStatus;
 use sluice_api::promotion::{GateStatus, Phase, PromotionStatus};
+use sluice_api::{Pipeline, Promotion};
 use sluice_controller::pipeline_key::PipelineKey;
 use sluice_controller::state::status_queue::{
     Basis, StatusOwner, StoredObject, WriteOutcome, serialize_status,
@@ -180,6 +181,51 @@ async fn edits_of_labels_do_not_keep_a_status_from_being_stored() -> Result<()> 
         );
         ensure!(stored.as_ref() == Some(after), "{stored:?}");
     }
+    Ok(())
+}
+
+/// Returns a client that suspends the pipeline before each of the first writes of a status, and resumes it after them.
+fn client_that_suspends_around_statuses(client: Client, first: u32) -> Client {
+    let writes = Arc::new(AtomicU32::new(0));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, writes) = (client.clone(), writes.clone());
+        async move {
+            let is_write = request.method() == Method::PATCH;
+            if !is_write || writes.fetch_add(1, Ordering::Relaxed) >= first {
+                return Ok::<_, tower::BoxError>(client.send(request).await?);
+            }
+            let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
+            let set = async |suspend: bool| {
+                let edit = json!({"spec": {"suspend": suspend}});
+                api.patch("podinfo", &PatchParams::default(), &Patch::Merge(&edit)).await
+            };
+            set(true).await?;
+            let answer = client.send(request).await?;
+            set(false).await?;
+            Ok(answer)
+        }
+    });
+    Client::new(service.boxed(), "default")
+}
+
+#[tokio::test]
+async fn a_spec_that_is_edited_back_after_each_write_does_not_keep_a_status_from_being_stored() -> Result<()>
+{
+    let (_cluster, client) = hub("back").await?;
+    let api: Api<Pipeline> = Api::namespaced(client.clone(), "default");
+    let pipeline = json!({
+        "apiVersion": "pipelines.weave.works/v1alpha1", "kind": "Pipeline", "metadata": {"name": "podinfo"},
+        "spec": {"suspend": false, "environments": [{"name": "dev", "targets": [{"namespace": "dev"}]}]},
+    });
+    let made = api.create(&PostParams::default(), &serde_json::from_value(pipeline)?).await?;
+    let key = PipelineKey { namespace: "default".into(), name: "podinfo".into() };
+    let status: PipelineStatus = serde_json::from_value(json!({"observedGeneration": 1}))?;
+    let basis = Basis { uid: made.uid(), ..Basis::default() };
+    let mut writer = Writer::new(client_that_suspends_around_statuses(client, 5));
+    let owner = StatusOwner::Pipeline(key);
+    let outcome = writer.write(&owner, serialize_status(&status)?, basis, FencingToken::default()).await?;
+    ensure!(matches!(outcome, WriteOutcome::Stored(_)), "{outcome:?}");
+    ensure!(api.get("podinfo").await?.status == Some(status));
     Ok(())
 }
 
