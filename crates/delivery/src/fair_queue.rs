@@ -286,6 +286,23 @@ impl QueueState {
     }
 }
 
+impl Slot {
+    /// Whether the work of this slot should give way to a namespace that waits: to one that has held slots for clearly less time
+    /// lately than the namespace of this one.
+    pub(crate) fn should_give_way(&self) -> bool {
+        let Some(held) = &self.0 else { return false };
+        let (state, now) = (held.queue.state(), Instant::now());
+        let held_now = now.saturating_duration_since(held.since);
+        let waits = |pipelines: &Turns<VecDeque<oneshot::Sender<Slot>>>| {
+            pipelines.queues.values().flatten().any(|sender| !sender.is_closed())
+        };
+        let mut others = state.waiting.queues.iter().filter(|(namespace, _)| **namespace != held.namespace);
+        others.any(|(namespace, pipelines)| {
+            waits(pipelines) && state.slot_use.is_clearly_less((namespace, &held.namespace), held_now, now)
+        })
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(HeldSlot { queue, namespace, since }) = self.0.take() {

@@ -35,6 +35,18 @@ impl SlotUse {
         self.used(namespace, now) > MAX_QUICK
     }
 
+    /// Whether the first of two namespaces has held slots for clearly less time lately than the second, which holds one since
+    /// this time.
+    pub(crate) fn is_clearly_less(
+        &self,
+        (first, second): (&str, &str),
+        held_now: Duration,
+        now: Instant,
+    ) -> bool {
+        let of_second = self.used(second, now).saturating_add(held_now).min(MAX_COUNTED);
+        self.used(first, now).saturating_add(MAX_QUICK) < of_second
+    }
+
     /// Whether no namespace has any time.
     pub(crate) fn is_empty(&mut self, now: Instant) -> bool {
         self.forget(now);

@@ -31,6 +31,12 @@ pub enum GitError {
     Timeout { repository: String, doing: String, after: Duration },
 
     #[error(
+        "{repository}: git {doing} needs much memory, which one run has at a time, and was ended because others waited for it; \
+         a later try can succeed"
+    )]
+    GaveWay { repository: String, doing: String },
+
+    #[error(
         "{repository}: the server does not accept the credentials ({says}); check username and password \
          (or token, or identity) in the Secret, and that they may write"
     )]
@@ -42,7 +48,9 @@ pub enum GitError {
     )]
     NoRepository { repository: String, says: String },
 
-    #[error("{repository}: there is no branch {branch:?}; create it or correct the pipeline")]
+    #[error(
+        "{repository}: there is no branch {branch:?}; create it, or correct branch or url in the pipeline"
+    )]
     NoBranch { repository: String, branch: String },
 
     #[error(
@@ -137,7 +145,8 @@ pub enum GitError {
 impl GitError {
     /// Whether the server may have taken a push that ended with this error.
     pub(crate) fn may_have_happened(&self) -> bool {
-        matches!(self, GitError::Unreachable { .. } | GitError::Timeout { .. } | GitError::Failed { .. })
+        use GitError::{Failed, GaveWay, Timeout, Unreachable};
+        matches!(self, Unreachable { .. } | Timeout { .. } | GaveWay { .. } | Failed { .. })
     }
 
     /// Returns one word for the condition, the event and the metric.
@@ -153,7 +162,7 @@ impl GitError {
             GitError::HostKey { .. } => "HostKeyUnknown",
             GitError::Redirected { .. } => "Redirected",
             GitError::TooManyCalls { .. } => "RateLimited",
-            GitError::TooManyRuns { .. } => "TooManyRuns",
+            GitError::TooManyRuns { .. } | GitError::GaveWay { .. } => "TooManyRuns",
             GitError::Rejected { .. } | GitError::RefInTheWay { .. } => "PushRejected",
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",
@@ -248,13 +257,19 @@ pub(super) fn visible(line: &str) -> String {
     line.chars().filter(|c| !is_unsafe(*c)).collect()
 }
 
-/// Whether a process ran out of memory. The process may also be one of the server.
+/// Whether a process ran out of memory. Of lines that git marks as the server's, none counts; a server of ssh may write others.
 pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
-    ["out of memory", "cannot allocate memory"].iter().any(|phrase| stderr.has(phrase))
+    let is_meant =
+        |line: &str| ["out of memory", "cannot allocate memory"].iter().any(|phrase| line.contains(phrase));
+    let text = stderr.lower();
+    let mut lines = text.lines().map(|line| line.strip_prefix("fatal: ").unwrap_or(line));
+    lines.any(|line| !line.starts_with(OF_SERVER) && !line.starts_with(ERROR_OF_SERVER) && is_meant(line))
 }
 
 /// How git marks the lines of the server in its output.
 pub(super) const OF_SERVER: &str = "remote:";
+/// How git marks the error that the server has sent instead of an answer (gitprotocol-pack(5): `error-line`).
+const ERROR_OF_SERVER: &str = "remote error:";
 
 /// Returns the error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitError {
@@ -306,6 +321,7 @@ fn without_text_of_server(words: &ForeignWords) -> String {
 pub(super) fn essence(stderr: &str) -> String {
     let noise = [
         "warning:",
+        "gpg: WARNING",
         "Please make sure",
         "and the repository exists",
         "hint:",
@@ -372,6 +388,21 @@ mod tests {
     fn a_secret_with_an_invisible_character_in_it_is_not_shown() {
         let words = stderr("remote: open\u{200b}sesame\n".into(), |text| text.replace("opensesame", "***"));
         assert_eq!(words.shown, "remote: ***");
+    }
+
+    #[test]
+    fn only_the_memory_of_this_machine_counts() {
+        for (line, is) in [
+            ("fatal: Out of memory, malloc failed (tried to allocate 9 bytes)", true),
+            ("error: mmap failed: Cannot allocate memory", true),
+            ("out of memory: all runs of git together took more than Sluice gives them", true),
+            ("remote: fatal: Out of memory, malloc failed", false),
+            ("fatal: remote error: out of memory", false),
+            ("error: failed to push some refs", false),
+        ] {
+            let words = stderr(format!("Cloning into 'x'...\n{line}\n"), str::to_string);
+            assert_eq!(is_out_of_memory(&words), is, "{line}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One budget of memory for all runs of git together. A run starts as a small one. A run that needs more memory is ended
 //! and runs again as the large one, one at a time. So hostile repositories together cannot make git take more memory than
-//! one of them could. Small runs do not wait for the large one.
+//! one of them could. Small runs do not wait for the large one, and the large one gives way to those of other namespaces.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,12 @@ const SMALL_PROCESS: u64 = 64 * 1024;
 
 /// How often the memory of all runs is measured. A process uses about 25 MiB of new memory in this time.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// For how long the large run never gives way: the push of a repository of 450,000 files takes less.
+const UNDISTURBED: Duration = Duration::from_secs(5);
+
+/// How often the large run looks whether it has to give way.
+const GIVE_WAY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How much memory a run may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,9 +189,54 @@ fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     taken
 }
 
+/// Waits until the large run has had some time, and has to give way. A server can keep a run for as long as it likes, and a
+/// repository can have any size.
+pub(super) async fn must_give_way(large: Option<&Slot>) {
+    let Some(slot) = large else { return std::future::pending().await };
+    tokio::time::sleep(UNDISTURBED).await;
+    while !slot.should_give_way() {
+        tokio::time::sleep(GIVE_WAY_INTERVAL).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
+
+    /// Whether this ends within some seconds.
+    async fn within(seconds: u64, ends: &mut (impl Future<Output = ()> + Unpin)) -> bool {
+        tokio::time::timeout(Duration::from_secs(seconds), ends).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_large_run_gives_way_to_a_namespace_that_has_had_less_time() {
+        let memory = MemoryBudget::new();
+        let slot = memory.large("hostile/app").await;
+        let mut ends = Box::pin(must_give_way(Some(&slot)));
+        let mut same = Box::pin(memory.large("hostile/other"));
+        assert!((&mut same).now_or_never().is_none());
+        assert!(!within(120, &mut ends).await, "no other namespace waits");
+        let mut quiet = Box::pin(memory.large("quiet/app"));
+        assert!((&mut quiet).now_or_never().is_none());
+        assert!(within(1, &mut ends).await);
+        drop(ends);
+        drop(slot);
+
+        // Its next run is ended after five seconds; that of the quiet one is not ended for it.
+        let slot = quiet.await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(!slot.should_give_way());
+        drop(slot);
+        let slot = same.await;
+        let mut ends = Box::pin(must_give_way(Some(&slot)));
+        let mut quiet = Box::pin(memory.large("quiet/app"));
+        assert!((&mut quiet).now_or_never().is_none());
+        assert!(!within(4, &mut ends).await && within(2, &mut ends).await);
+        drop(quiet);
+        assert!(!slot.should_give_way(), "it waits no more");
+    }
 
     #[test]
     fn the_namespace_with_most_memory_loses_its_largest_runs_first() {

@@ -15,7 +15,7 @@ use tokio::process::{ChildStdout, Command};
 use super::access::RepositoryAccess;
 use super::error::{self, GitError, GitResult};
 use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
-use super::memory_budget::{MemoryBudget, RunSize};
+use super::memory_budget::{MemoryBudget, RunSize, must_give_way};
 use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSlots;
@@ -291,12 +291,12 @@ impl Git {
         if !small.lacks_memory {
             return Ok(small);
         }
-        let _slot = self.memory.large(&call.access.pipeline).await;
+        let slot = self.memory.large(&call.access.pipeline).await;
         if call.other.is_none() {
             // Only one run at a time uses a cache: the locks are those of the run that was ended.
             let _ = remove_stale_locks(call.dir, 0);
         }
-        self.run_once(call, read, RunSize::Large).await
+        self.run_once(call, read, Some(&slot)).await
     }
 
     async fn run_small<T, F: Future<Output = std::io::Result<T>>>(
@@ -307,12 +307,12 @@ impl Git {
         let pipeline = &call.access.pipeline;
         if !call.remote {
             let _slot = self.local.acquire(pipeline).await;
-            return self.run_once(call, read, RunSize::Small).await;
+            return self.run_once(call, read, None).await;
         }
         let host = self.hosts.of(&call.access.address.host, || queue_of_runs(self.processes));
         let _slot = host.acquire(pipeline).await;
         let _namespace_slot = self.namespace_slot(call, &host)?;
-        self.run_once(call, read, RunSize::Small).await
+        self.run_once(call, read, None).await
     }
 
     /// Counts a run that connects to a host for its namespace, until the slot is dropped. The run has a slot of the host.
@@ -329,13 +329,14 @@ impl Git {
         slot.ok_or_else(|| GitError::TooManyRuns { repository: call.access.name().to_string() })
     }
 
-    /// Runs, and passes the output to a reader while it comes.
+    /// Runs, and passes the output to a reader while it comes. `large` is the slot of the large run.
     async fn run_once<T, F: Future<Output = std::io::Result<T>>>(
         &self,
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-        size: RunSize,
+        large: Option<&Slot>,
     ) -> GitResult<EndedRun<T>> {
+        let size = if large.is_some() { RunSize::Large } else { RunSize::Small };
         // Not before the wait for a slot, which may take minutes.
         if call.fencing_token.as_ref().is_some_and(|token| token.check().is_err()) {
             return Err(GitError::Revoked);
@@ -352,6 +353,9 @@ impl Git {
                 GitError::Timeout { repository, doing: call.doing(), after: timeout }
             }),
             () = call.must_end() => Err(GitError::Revoked),
+            () = must_give_way(large) => {
+                Err(GitError::GaveWay { repository: call.access.name().to_string(), doing: call.doing() })
+            }
         };
         if ended.is_err() {
             // First by SIGTERM: git then removes its locks and half-written packs.
@@ -516,6 +520,30 @@ mod tests {
             let ended = run.await;
             assert_eq!(matches!(ended, Err(GitError::Revoked)), is_revoked, "{ended:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_needs_much_memory_and_hangs_delays_another_for_a_few_seconds() {
+        let [folder, hostile, quiet] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let git = Git::new(folder.path().into(), 4, LOCAL_TIMEOUT, 1 << 20, false);
+        let of = |pipeline: &str| access(pipeline, "https://127.0.0.1:1/a/b.git", folder.path());
+        let [of_hostile, of_quiet] = ["hostile/app", "quiet/app"].map(of);
+        // The first run needs more memory, and the second one does this.
+        let run = |access, files: &Path, then: &str| {
+            let first = ": > again; echo 'fatal: Out of memory, malloc failed' >&2; exit 128";
+            let script = format!("cd {} && test -e again && {then}; {first}", files.display());
+            git.run(GitRun::of(("sh", "install a shell"), access, ["-c", &script], Vec::new()))
+        };
+        let hangs = run(&of_hostile, hostile.path(), ": > hangs && exec sleep 600");
+        let quick = async {
+            while !hostile.path().join("hangs").exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            run(&of_quiet, quiet.path(), "exit 0").await
+        };
+        let (hung, quick) = tokio::join!(hangs, quick);
+        assert!(matches!(hung, Err(GitError::GaveWay { .. })), "{hung:?}");
+        quick.unwrap();
     }
 
     #[tokio::test]

@@ -57,7 +57,7 @@ pub const FAILURES: &[Case] = &[
         REPOSITORY,
         "BranchNotFound",
         Shown::Phase("Promoting"),
-        r#"https://git.example.com/fleet.git: there is no branch "main"; create it or correct the pipeline"#,
+        r#"https://git.example.com/fleet.git: there is no branch "main"; create it, or correct branch or url in the pipeline"#,
     ),
     case(
         REPOSITORY,
