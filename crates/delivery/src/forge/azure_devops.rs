@@ -67,10 +67,7 @@ struct RepositoryPlace {
 impl AzureDevOps {
     pub(super) fn new(connection: &ForgeConnection<'_>) -> ForgeResult<Self> {
         let address = &connection.address;
-        let mut place = place(address)?;
-        if let Some(api) = &address.api {
-            place.collection = api.clone();
-        }
+        let place = place(address)?;
         // A personal access token is the password of a user with an empty name (learn.microsoft.com, "Use personal access
         // tokens").
         let (kind, scheme) = (ForgeKind::AzureDevOps, AuthScheme::EmptyUser);

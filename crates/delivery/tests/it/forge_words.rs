@@ -269,16 +269,19 @@ async fn rate_limits_of_each_forge_delay_the_next_call() {
 /// Two pipelines have the same token, and the owner of one names another API, which asks for a pause of an hour.
 #[tokio::test]
 async fn an_api_that_another_pipeline_names_does_not_pause_the_forge() {
-    let fixture = ForgeFixture::of(ForgeKind::GitHub).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let api = format!("http://{}/api/v3", listener.local_addr().unwrap());
+    let host = listener.local_addr().unwrap().to_string();
     let pause = async || (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "3600")], "{}");
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(pause)).await.unwrap() });
-    let misled = fixture.order_with("6.1.8", |settings| settings.api_url = Some(api));
-    let bench = bench();
-    let error = bench.delivery.deliver(&misled).await.unwrap_err();
-    assert_eq!(error.reason(), "RateLimited", "{error}");
-    proposed(&bench.delivery, &again(&fixture.order("6.1.8"))).await;
+    for kind in ForgeKind::ALL {
+        let fixture = ForgeFixture::of(kind).await;
+        let api = Some(format!("http://{host}/api/v3"));
+        let misled = fixture.order_with("6.1.8", |settings| settings.api_url = api);
+        let bench = bench();
+        let error = bench.delivery.deliver(&misled).await.unwrap_err();
+        assert!(error.reason() == "RateLimited" && error.to_string().contains(&host), "{kind:?}: {error}");
+        proposed(&bench.delivery, &again(&fixture.order("6.1.8"))).await;
+    }
 }
 
 #[tokio::test]
