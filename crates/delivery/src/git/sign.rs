@@ -27,6 +27,9 @@ const SIGNER: &str = "sluice";
 
 const LOCKED: &str = "is locked by a passphrase: put that into the Secret too, as signingPassphrase";
 const OTHER_PASSPHRASE: &str = "is locked by another passphrase than the signingPassphrase in the Secret";
+const EXPIRED: &str = "has expired: extend it with gpg --quick-set-expire, and put there what gpg --armor \
+                       --export-secret-keys prints then";
+const REVOKED: &str = "is revoked: put another key there, as gpg --armor --export-secret-keys prints it";
 const NO_KEY: &str = "is no private key: put the file into the Secret that ssh-keygen wrote (not the one that \
                       ends in .pub), or what gpg --armor --export-secret-keys prints";
 const OLD_FORM: &str = "is in a form that cannot sign: ssh-keygen -p -f KEY writes it again in OpenSSH's own";
@@ -131,10 +134,16 @@ impl<'a> Signer<'a> {
 
     async fn sign_by_gpg(&self, bytes: &[u8]) -> GitResult<String> {
         let signed = self.in_keyring(["--armor", "--detach-sign"].map(OsString::from), bytes).await?;
-        match signed.success {
-            true => Ok(String::from_utf8_lossy(&signed.stdout).into_owned()),
-            false => Err(self.bad_key(gpg_says(&signed, self.key.passphrase))),
+        if signed.success {
+            return Ok(String::from_utf8_lossy(&signed.stdout).into_owned());
         }
+        // gpg signs with none of these, and says only that there is no key.
+        let listed = ["--with-colons", "--list-secret-keys"].map(OsString::from);
+        let listed = self.in_keyring(listed, b"").await?;
+        Err(match unusable(&String::from_utf8_lossy(&listed.stdout)) {
+            Some(is) => self.bad_key(is),
+            None => self.bad_key(gpg_says(&signed, self.key.passphrase)),
+        })
     }
 
     /// The keyring has only the Secret's key, so that every good signature is by this key.
@@ -149,7 +158,10 @@ impl<'a> Signer<'a> {
 
     /// Runs gpg with a keyring that holds the Secret's key alone.
     async fn in_keyring(&self, args: impl IntoIterator<Item = OsString>, input: &[u8]) -> GitResult<Output> {
-        let keyring = tempfile::Builder::new().prefix("gpg-").tempdir_in(&self.access.folder);
+        let keyring = tempfile::Builder::new()
+            .prefix("gpg-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir_in(&self.access.folder);
         let keyring = keyring.map_err(|e| self.unwritten(&e))?;
         let passphrase = self.file(self.key.passphrase.unwrap_or_default().as_bytes())?;
         let gpg = |more: Vec<OsString>, input: &[u8]| {
@@ -285,6 +297,23 @@ fn askpass(folder: &Path) -> std::io::Result<tempfile::TempPath> {
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o700))?;
     // Closed: a file that is open for writing cannot be run.
     Ok(file.into_temp_path())
+}
+
+/// Why none of the keys in a list can sign, if it is their age or their owner's wish. In a line of a key (`sec`) or a subkey (`ssb`),
+/// the second field is the validity, and the twelfth has an `s` if the key can sign (doc/DETAILS of GnuPG).
+fn unusable(list: &str) -> Option<&'static str> {
+    let keys = list.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let signing = keys.filter(|fields| {
+        matches!(fields.first(), Some(&("sec" | "ssb")))
+            && fields.get(11).is_some_and(|can| can.contains('s'))
+    });
+    let validities: Vec<&str> = signing.filter_map(|fields| fields.get(1).copied()).collect();
+    match &validities[..] {
+        [] => None,
+        all if all.iter().all(|validity| *validity == "e") => Some(EXPIRED),
+        all if all.iter().all(|validity| matches!(*validity, "e" | "r")) => Some(REVOKED),
+        _ => None,
+    }
 }
 
 fn gpg_says(output: &Output, passphrase: Option<&str>) -> String {

@@ -130,6 +130,36 @@ async fn commits_are_signed_with_gpg_and_its_agent_ends() {
     .unwrap();
 }
 
+#[tokio::test]
+async fn a_key_for_gpg_that_has_expired_or_is_revoked_is_named_so() {
+    let (_server, repo) = server(&[(FILE, &yaml("6.1.5"))]);
+    let bench = bench();
+    let gpg = |folder: &Path, args: &[&str]| {
+        let quiet = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""];
+        run("gpg", &[&quiet, args].concat(), folder)
+    };
+    let make = |folder: &Path, args: &[&str], expires: &str| {
+        let new = ["--quick-gen-key", "Sluice <sluice@localhost>", "ed25519", "sign", expires];
+        gpg(folder, &[args, &new].concat());
+    };
+    let [expired, revoked] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    make(expired.path(), &["--faked-system-time", "20240101T000000"], "1d");
+    make(revoked.path(), &[], "0");
+    let revocations = std::fs::read_dir(revoked.path().join("openpgp-revocs.d")).unwrap();
+    let file = revocations.flatten().next().unwrap().path();
+    // GnuPG writes a colon before the first line, so that nobody imports it by mistake.
+    let revocation = std::fs::read_to_string(&file).unwrap().replace(":-----BEGIN", "-----BEGIN");
+    std::fs::write(&file, revocation).unwrap();
+    gpg(revoked.path(), &["--import", file.to_str().unwrap()]);
+    for (folder, is) in [(&expired, "the signingKey in the Secret has expired"), (&revoked, "is revoked")] {
+        let key = gpg(folder.path(), &["--armor", "--export-secret-keys"]);
+        run("gpgconf", &["--kill", "gpg-agent"], folder.path());
+        let order = signed_with(&to_main(&repo, "6.1.8"), key.as_bytes(), None);
+        let error = fails(&bench, &order, "SigningKeyInvalid").await.to_string();
+        assert!(error.contains(is) && !error.contains("/gpg-"), "{error}");
+    }
+}
+
 /// The same locked key, as if it took so many rounds of bcrypt: the rounds follow a salt of 16 bytes.
 fn with_rounds(key: &[u8], rounds: u32) -> Vec<u8> {
     let text = std::str::from_utf8(key).unwrap();
