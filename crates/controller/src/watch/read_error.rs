@@ -51,6 +51,7 @@ impl From<&kube::Error> for ReadError {
                 401 => ReadError::Unauthorized(message_of(status)),
                 403 => ReadError::Forbidden(message_of(status)),
                 404 => ReadError::NotFound,
+                NO_CODE => ReadError::Other(message_of(status)),
                 code => ReadError::Other(format!("{} ({code})", message_of(status))),
             },
             // The parser quotes what it reads.
@@ -108,10 +109,13 @@ fn is_unreadable(error: &kube::Error) -> bool {
 /// (`handle_api_errors` of kube-client 5.0).
 const NO_STATUS: &str = "Failed to parse error data";
 
+/// The code of an error whose JSON is no status of Kubernetes, such as `{}`.
+const NO_CODE: u16 = 0;
+
 /// Returns the message of an API server. The answer of a server that is none is not shown: who names it as a cluster could
 /// read any server that Sluice reaches.
 fn message_of(status: &kube::core::Status) -> String {
-    if status.reason == NO_STATUS {
+    if status.reason == NO_STATUS || status.code == NO_CODE {
         return "the answer is not of a Kubernetes API".into();
     }
     first_line(&status.message)

@@ -81,6 +81,9 @@ fn the_message_of_a_server_is_cut() {
     let page = format!("Bad gateway: {}\n<html>\n<body>", "é".repeat(1000));
     let ReadError::Other(message) = ReadError::from(&api_error(502, &page)) else { panic!() };
     assert_eq!(message, format!("Bad gateway: {}... (502)", "é".repeat(287)));
+    // `{}`, or another JSON that is no status.
+    let ReadError::Other(message) = ReadError::from(&api_error(0, "")) else { panic!() };
+    assert_eq!(message, "the answer is not of a Kubernetes API");
 }
 
 #[test]
