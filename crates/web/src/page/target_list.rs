@@ -55,7 +55,7 @@ fn workload(node: &WorkloadNode, depth: usize) -> Markup {
         span.sub.deep[depth > 0] {
             (icon(Shape::of_health(node.health), &node.health.to_string())) " " (node.name)
             @if !node.version.is_empty() { " " (words::revision(&node.version)) }
-            @for image in &node.images { span.image { (image) } }
+            @for image in &node.images { span.image { (words::image(image)) } }
         }
         @for made in &node.made { (workload(made, depth + 1)) }
     }

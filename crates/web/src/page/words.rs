@@ -21,6 +21,14 @@ pub(crate) fn revision(whole: &str) -> Markup {
     html! { span.mono title=[(short != whole).then_some(whole)] { (short) } }
 }
 
+/// Returns an image. A line breaks before its tag or digest rather than inside of it.
+pub(crate) fn image(reference: &str) -> Markup {
+    let name_at = reference.rfind('/').unwrap_or(0);
+    let tag_at = reference[name_at..].find([':', '@']).map_or(reference.len(), |at| name_at + at);
+    let (name, tag) = reference.split_at(tag_at);
+    html! { (name) @if !tag.is_empty() { wbr; span.tag { (tag) } } }
+}
+
 /// Returns what tells a revision from others: `main@6a19e380` of `main@sha1:6a19e380…`.
 pub(crate) fn short(whole: &str) -> String {
     let is_hash = |text: &str| text.len() >= 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -52,6 +60,23 @@ pub(super) fn is_link(address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_breaks_before_the_tag_of_an_image() {
+        let broken = |reference: &str| {
+            let text = image(reference).into_string();
+            text.replace("<wbr><span class=\"tag\">", " ").replace("</span>", "")
+        };
+        for (reference, expected) in [
+            ("ghcr.io/apps/web:1", "ghcr.io/apps/web :1"),
+            ("localhost:5000/web", "localhost:5000/web"),
+            ("localhost:5000/web:1@sha256:3b6c", "localhost:5000/web :1@sha256:3b6c"),
+            ("web:1", "web :1"),
+            ("web", "web"),
+        ] {
+            assert_eq!(broken(reference), expected);
+        }
+    }
 
     #[test]
     fn a_shortened_revision_stays_distinguishable() {

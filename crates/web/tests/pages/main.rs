@@ -569,5 +569,5 @@ async fn a_tree_of_many_targets_folds_those_that_are_ready() {
         (1, 1, 300)
     );
     let web = "<a href=\"/trace?cluster=&amp;kind=HelmRelease&amp;namespace=n7&amp;name=podinfo\"";
-    assert!(prod.contains(web) && prod.contains("ghcr.io/web:1"), "{prod}");
+    assert!(prod.contains(web) && prod.contains("ghcr.io/web<wbr><span class=\"tag\">:1</span>"), "{prod}");
 }
