@@ -132,6 +132,8 @@ pub struct FluxStatus {
     pub conditions: Vec<FluxCondition>,
     /// Kustomization, and HelmRelease before v2: the last applied revision.
     pub last_applied_revision: Option<String>,
+    /// Kustomization, since Flux 2.5: the revision that the last applied artifact was built from, as its maker says.
+    pub last_applied_origin_revision: Option<String>,
     /// The last attempted revision.
     pub last_attempted_revision: Option<String>,
     /// HelmRelease: the digest of the last attempted OCI artifact.

@@ -94,7 +94,7 @@ fn print(link: &TraceLink, io: &mut Io<'_>) -> Outcome {
         ("Address", &link.address),
         ("Follows", &link.follows),
         ("Built from", &link.origin),
-        ("At revision", &link.origin_revision),
+        (if link.origin.is_empty() { "Built from" } else { "At revision" }, &link.origin_revision),
         ("Verified", verified),
         ("Message", if link.health == sluice_core::observed::Health::Ready { "" } else { &link.message }),
         ("Not shown", &link.missing),

@@ -97,5 +97,6 @@ fn of_workload(node: &WorkloadNode) -> Node {
     let version = if node.version.is_empty() { String::new() } else { format!(" {}", node.version) };
     let images = node.images.iter().map(|image| Node { text: image.clone(), below: Vec::new() });
     let below = node.made.iter().map(of_workload).chain(images).collect();
-    Node { text: format!("{}{version} {}", node.name, node.health), below }
+    let message = if node.message.is_empty() { String::new() } else { format!(": {}", node.message) };
+    Node { text: format!("{}{version} {}{message}", node.name, node.health), below }
 }

@@ -73,6 +73,9 @@ pub struct WorkloadNode {
     pub version: String,
     /// Its health.
     pub health: Health,
+    /// Why it is not healthy; empty if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// The images of its containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
@@ -145,6 +148,7 @@ fn node(workload: &WorkloadStatus) -> WorkloadNode {
         name: format!("{}/{}", workload.kind, workload.name),
         version: if is_flux(workload) { workload.version.clone() } else { String::new() },
         health: workload.health,
+        message: if workload.health == Health::Ready { String::new() } else { workload.message.clone() },
         images: workload.images.clone(),
         made: Vec::new(),
     }

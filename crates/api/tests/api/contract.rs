@@ -77,6 +77,7 @@ fn status() -> FluxStatus {
         observed_generation: Some(1),
         conditions: conditions(),
         last_applied_revision: some("r"),
+        last_applied_origin_revision: some("r"),
         last_attempted_revision: some("r"),
         last_attempted_revision_digest: some("d"),
         helm_chart: some("ns/n"),
@@ -239,9 +240,10 @@ fn every_field_that_sluice_reads_exists_in_flux() {
         "status.history.version",
         "status.lastAttemptedRevisionDigest",
     ];
+    let kustomizes_own = ["status.lastAppliedOriginRevision", "status.lastAppliedRevision"];
     let table: [(&str, &str, Value, &[&str]); 8] = [
         ("Kustomization", "v1", object(kustomization(), status()), &helms_own),
-        ("HelmRelease", "v2", object(helm_release(), status()), &["status.lastAppliedRevision"]),
+        ("HelmRelease", "v2", object(helm_release(), status()), &kustomizes_own),
         ("GitopsCluster", "v1alpha1", object(gitops_cluster(), json!({})), &[]),
         ("ImagePolicy", "v1", image_policy(), &[]),
         ("ImageUpdateAutomation", "v1", image_update_automation(), &[]),

@@ -207,7 +207,10 @@ async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
     };
     let mut status = running("6.1.8", "6.1.5");
     status["environments"]["dev"]["targets"][0]["workloads"] = workload("6.1.8");
-    status["environments"]["prod"]["targets"][0]["workloads"] = workload("6.1.5");
+    let mut failed = workload("6.1.5");
+    failed[1]["health"] = "Failed".into();
+    failed[1]["message"] = "exceeded its progress deadline".into();
+    status["environments"]["prod"]["targets"][0]["workloads"] = failed;
     place.pipeline("podinfo", status).await?;
 
     let ran = place.sluice(&["tree", "podinfo", "-e", "prod"]).await;
@@ -217,7 +220,7 @@ async fn running_versions_are_shown_as_a_tree_and_as_tables() -> Result<()> {
     └── prod after dev
         └── prod-podinfo (cluster prod, namespace podinfo) 6.1.5 Ready
             └── HelmRelease/podinfo 6.1.5 Ready
-                └── Deployment/podinfo Ready
+                └── Deployment/podinfo Failed: exceeded its progress deadline
                     └── podinfo:6.1.5
     ");
     insta::assert_snapshot!(place.sluice(&["charts"]).await.steady(), @r"

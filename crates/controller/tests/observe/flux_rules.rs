@@ -234,6 +234,14 @@ fn the_tag_and_digest_of_an_oci_revision_are_read_in_all_forms_of_flux() {
 }
 
 #[test]
+fn the_commit_behind_the_applied_artifact_is_read() {
+    let object = kustomization("apps", "podinfo", &[]);
+    assert_eq!(flux_fact(&object).origin_revision, None);
+    let built = with(object, "status/lastAppliedOriginRevision", "6.7.1@sha1:45".into());
+    assert_eq!(flux_fact(&built).origin_revision.as_deref(), Some("6.7.1@sha1:45"));
+}
+
+#[test]
 fn a_git_revision_is_shortened_in_all_forms_of_flux() {
     let table = [
         (format!("main@sha1:{SHA}"), "main@sha1:6a19e380"),

@@ -92,6 +92,9 @@ pub struct FluxFact {
     pub content: String,
     /// Of a HelmRelease, the version or range of versions in its spec; `None` if its source says which version it runs.
     pub desired_chart: Option<Box<str>>,
+    /// Of a Kustomization, the revision that the applied artifact was built from, as its maker says. Of an OCI artifact, it is a
+    /// commit.
+    pub origin_revision: Option<Box<str>>,
     /// The workloads and Flux objects that it owns.
     pub owned: Owned,
     /// The Helm release that contains it, by Helm's annotations.
@@ -181,8 +184,9 @@ impl Fact {
                 let sources = flux.source.iter().chain(&flux.chart);
                 let source: usize = sources.map(|key| 150 + key.namespace.len() + key.name.len()).sum();
                 let texts = [&flux.status.message, &flux.version, &flux.content];
-                let desired = flux.desired_chart.as_deref().map_or(0, str::len);
-                let strings = texts.map(String::len).iter().sum::<usize>() + attempt + source + desired;
+                let rare = [&flux.desired_chart, &flux.origin_revision];
+                let rare: usize = rare.into_iter().flatten().map(|text| text.len()).sum();
+                let strings = texts.map(String::len).iter().sum::<usize>() + attempt + source + rare;
                 let owned = match &flux.owned {
                     Owned::Release(release) => release.size(),
                     Owned::Inventory(_) => 0,

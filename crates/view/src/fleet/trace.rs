@@ -65,7 +65,8 @@ pub struct TraceLink {
     /// The repository that an artifact was built from, as its maker says.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// The revision that an artifact was built from, as its maker says.
+    /// The revision that an artifact was built from, as its maker says: the artifact of a source, or the one that a Kustomization
+    /// has applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin_revision: String,
     /// Whether Flux has verified a signature; absent if it is not asked to.
@@ -201,6 +202,7 @@ fn link(fact: &Fact) -> TraceLink {
                 .as_deref()
                 .is_some_and(|chart| differs_from_exact(chart, &revision(flux))),
             content: flux.content.clone(),
+            origin_revision: flux.origin_revision.as_deref().unwrap_or_default().into(),
             ..TraceLink::default()
         },
         Fact::Source(source) => {

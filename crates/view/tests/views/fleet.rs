@@ -45,6 +45,7 @@ fn flux(facet: Facet, value: &str, source: ObjectKey, owned: &[ObjectKey]) -> Fl
         chart: None,
         content: String::new(),
         desired_chart: None,
+        origin_revision: None,
         owned: Owned::Inventory(owned.iter().cloned().collect()),
         release: None,
         invalid: vec![],
@@ -205,7 +206,7 @@ fn lines(links: &[TraceLink]) -> String {
             ("from ", &link.address),
             ("follows ", &link.follows),
             ("built from ", &link.origin),
-            ("at ", &link.origin_revision),
+            ("built at ", &link.origin_revision),
             ("missing: ", &link.missing),
         ];
         let shown =
@@ -327,18 +328,21 @@ fn a_chart_from_an_oci_artifact_is_compared_by_its_digest() {
 }
 
 #[test]
-fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
+fn an_oci_artifact_is_traced_to_the_repository_and_the_commits_that_its_maker_names() {
     let oci = key(Kind::OciRepository, "apps", "podinfo");
     let app = key(Kind::Kustomization, "apps", "podinfo");
-    let revision = "6.7.1@sha256:3b6cdcc7";
+    let (applied, offered) = ("6.7.1@sha256:3b6cdcc7", "6.7.2@sha256:4c7dedd8");
     let origin =
-        Origin { repository: "https://github.com/a/podinfo".into(), revision: "6.7.1@sha1:45".into() };
+        Origin { repository: "https://github.com/a/podinfo".into(), revision: "6.7.2@sha1:46".into() };
     let artifact = SourceFact {
         origin: Some(Box::new(origin)),
         verified: Some(true),
-        ..source("oci://ghcr.io/a/podinfo", "tag 6.7.1", revision)
+        ..source("oci://ghcr.io/a/podinfo", "version 6.x", offered)
     };
-    let fact = flux(Facet::Source, revision, oci.clone(), &[]);
+    let fact = FluxFact {
+        origin_revision: Some("6.7.1@sha1:45".into()),
+        ..flux(Facet::Source, applied, oci.clone(), &[])
+    };
     let links = traced(
         vec![(app.clone(), Fact::Flux(Box::new(fact))), (oci, Fact::Source(Box::new(artifact)))],
         &app,
@@ -346,8 +350,8 @@ fn an_oci_artifact_is_traced_to_the_repository_that_its_maker_names() {
     let links = links.unwrap();
     assert_eq!(links[1].verified, Some(true));
     insta::assert_snapshot!(lines(&links), @"
-    Kustomization/podinfo, should run 6.7.1@sha256:3b6cdcc7, at 6.7.1@sha256:3b6cdcc7
-    OCIRepository/podinfo, of Kustomization/podinfo, at 6.7.1@sha256:3b6cdcc7, from oci://ghcr.io/a/podinfo, follows tag 6.7.1, built from https://github.com/a/podinfo, at 6.7.1@sha1:45
+    Kustomization/podinfo, should run 6.7.2@sha256:4c7dedd8, differs: at 6.7.1@sha256:3b6cdcc7, wants 6.7.2@sha256:4c7dedd8, built at 6.7.1@sha1:45
+    OCIRepository/podinfo, of Kustomization/podinfo, at 6.7.2@sha256:4c7dedd8, from oci://ghcr.io/a/podinfo, follows version 6.x, built from https://github.com/a/podinfo, built at 6.7.2@sha1:46
     ");
 }
 

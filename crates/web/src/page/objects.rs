@@ -91,10 +91,11 @@ fn of_object(node: &WorkloadNode, place: Option<(&str, &str)>) -> Markup {
             } @else { (node.name) }
             @if !node.version.is_empty() { " " (words::revision(&node.version)) }
             " " (status(node.health))
+            @if !node.message.is_empty() { p.small.quiet { (node.message) } }
             @if !node.made.is_empty() || !node.images.is_empty() {
                 ul {
                     @for made in &node.made { (of_object(made, None)) }
-                    @for image in &node.images { li.mono.quiet { (image) } }
+                    @for image in &node.images { li.mono.quiet { (words::image(image)) } }
                 }
             }
         }

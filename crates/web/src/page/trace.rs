@@ -36,7 +36,7 @@ fn one(link: &TraceLink) -> Markup {
             @if !link.missing.is_empty() { p.small.quiet { "Not shown: " (link.missing) } }
             @if !link.message.is_empty() { p.small { (link.message) } }
             dl.facts {
-                @for image in &link.images { dt { "Image" } dd.mono { (image) } }
+                @for image in &link.images { dt { "Image" } dd.mono { (words::image(image)) } }
                 @if link.desired.is_empty() {
                     @if !link.revision.is_empty() { dt { "Revision" } dd { (words::revision(&link.revision)) } }
                 } @else {
@@ -47,7 +47,7 @@ fn one(link: &TraceLink) -> Markup {
                 @if !link.content.is_empty() { dt { "Takes" } dd { (link.content) } }
                 @if !link.address.is_empty() { dt { "Address" } dd.mono { (link.address) } }
                 @if !link.follows.is_empty() { dt { "Follows" } dd { (link.follows) } }
-                @if !link.origin.is_empty() { dt { "Built from" } dd.mono { (link.origin) " " (words::revision(&link.origin_revision)) } }
+                @if !link.origin.is_empty() || !link.origin_revision.is_empty() { dt { "Built from" } dd.mono { (link.origin) " " (words::revision(&link.origin_revision)) } }
                 @match link.verified {
                     Some(true) => { dt { "Signature" } dd { "verified by Flux" } },
                     Some(false) => { dt { "Signature" } dd { "Flux could not verify it" } },

@@ -145,6 +145,7 @@ pub fn release(namespace: &str, name: &str, version: &str) -> Vec<(ObjectKey, Fa
         chart: None,
         content: name.into(),
         desired_chart: Some("6.x".into()),
+        origin_revision: None,
         owned: Owned::Inventory([web.clone()].into_iter().collect()),
         release: None,
         invalid: vec![],

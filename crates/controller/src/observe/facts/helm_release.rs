@@ -55,6 +55,7 @@ pub fn facts(object: &HelmRelease) -> Fact {
         chart: status.helm_chart.as_deref().and_then(chart_key),
         content: template.map(|template| text(&template.chart)).unwrap_or_default(),
         desired_chart: template.and_then(desired_chart),
+        origin_revision: None,
         owned,
         release: release(object),
         invalid,

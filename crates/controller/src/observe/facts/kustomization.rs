@@ -50,6 +50,7 @@ pub fn facts(object: &Kustomization) -> Fact {
         chart: None,
         content: text(&object.spec.path),
         desired_chart: None,
+        origin_revision: status.last_applied_origin_revision.map(String::into_boxed_str),
         covers_owned: object.spec.wait || are_checked(inventory.iter(), &object.spec.health_checks),
         owned: Owned::Inventory(inventory),
         release: release(object),
