@@ -10,7 +10,7 @@ use sluice_api::promotion::{
     RecordedChangeRequest, RecordedRequestState,
 };
 use sluice_core::Time;
-use sluice_core::decide::{NewPromotion, Transition};
+use sluice_core::decide::{NewPromotion, Transition, WAITING};
 use sluice_core::promotion::Gate;
 
 use super::tampered::{self, TAMPERED};
@@ -290,7 +290,7 @@ pub fn with_notes(request: &RecordedChangeRequest, message: &str) -> String {
 fn phase_after<'a>(before: &PromotionStatus, change: &'a RecordChange) -> Option<(Phase, &'a str, String)> {
     Some(match change {
         RecordChange::Moved(to) => (to.to, to.reason, to.message.clone()),
-        RecordChange::Waits { message, .. } => (Phase::Pending, "WaitingForGate", message.clone()),
+        RecordChange::Waits { message, .. } => (Phase::Pending, WAITING, message.clone()),
         RecordChange::Passed(_) => (before.phase, GATES_OPEN, "its gates are open".into()),
         RecordChange::Tampered(why) => (Phase::Failed, TAMPERED, why.clone()),
         RecordChange::Proposed(request) => (

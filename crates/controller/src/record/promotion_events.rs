@@ -4,7 +4,7 @@
 
 use sluice_api::pipeline::Pipeline;
 use sluice_api::promotion::{Promotion, PromotionStatus};
-use sluice_core::decide::Transition;
+use sluice_core::decide::{Transition, WAITING};
 use sluice_core::promotion::Phase;
 
 use super::promotion::{self, RecordChange};
@@ -93,7 +93,7 @@ pub fn notice(before: &PromotionStatus, change: &RecordChange) -> Option<Notice>
         {
             Notice::new(true, reason, message)
         }
-        RecordChange::Waits { message, .. } => Notice::new(false, "WaitingForGate", message),
+        RecordChange::Waits { message, .. } => Notice::new(false, WAITING, message),
         RecordChange::Left(request) => Notice::new(true, "LeftOpen", promotion::left_open_message(request)),
         RecordChange::Rejected { message, .. } => Notice::decision(true, "Rejected", message),
         RecordChange::Tampered(why) if before.reason != TAMPERED => Notice::new(true, TAMPERED, why),

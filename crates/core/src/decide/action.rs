@@ -5,6 +5,9 @@ use jiff::Timestamp;
 use crate::promotion::{Gate, Phase, Promotion};
 use crate::revision::Revision;
 
+/// The reason of a promotion that waits for a gate, or for something that its message names.
+pub const WAITING: &str = "WaitingForGate";
+
 /// One side effect to cause, or one change to record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -51,7 +54,7 @@ pub enum Action {
         /// All gates of the promotion.
         gates: Vec<Gate>,
     },
-    /// Record the gates of a promotion that has to wait.
+    /// Record the gates of a promotion that has to wait, with the reason [`WAITING`].
     Wait {
         /// The promotion's name.
         promotion: String,

@@ -4,7 +4,7 @@
 use super::run_by_targets::{ADD_WORKLOAD, note_not_applied, runs, workloads};
 use super::settle::{cancel, check_delivered, settle};
 use super::step::advance;
-use super::supersession::{replace, supersede_replaced, take_current, wait_for_any_proof};
+use super::supersession::{is_candidate, replace, supersede_replaced, take_current, wait_for_any_proof};
 use super::wait::record_note;
 use super::{Action, Decision, Facts, Lane, triggered};
 use crate::evidence::{Candidate, Shortfall};
@@ -51,11 +51,14 @@ pub(super) fn decide(lane: Lane<'_>, mut promotions: Vec<&Promotion>, decision: 
     note_not_applied(lane, &promotions, decision);
     supersede_replaced(lane, &all_open, open, decision);
     match (proven, open) {
-        (Some(proven), open) => match (fit(lane, proven, decision), open) {
-            (Some(candidate), open) => promote(lane, policy, (open, &promotions), &candidate, decision),
-            (None, Some(open)) => record_note(lane, policy, open, decision),
-            (None, None) => {}
-        },
+        (Some(proven), open) => {
+            let of_proven = open.filter(|open| is_candidate(open, Some(&proven)));
+            match (fit(lane, proven, decision), of_proven) {
+                (Some(candidate), _) => promote(lane, policy, (open, &promotions), &candidate, decision),
+                (None, Some(open)) => record_note(lane, policy, open, decision),
+                (None, None) => {}
+            }
+        }
         (None, Some(open)) => wait_for_any_proof(lane, policy, open, decision),
         (None, None) => {}
     }

@@ -24,7 +24,7 @@ mod unrecorded_delivery;
 mod wait;
 mod withdrawal;
 
-pub use action::{Action, NewPromotion, Transition};
+pub use action::{Action, NewPromotion, Transition, WAITING};
 pub use decision::{Decision, Note};
 pub use facts::Facts;
 use lane::{Lane, SharedFacts};

@@ -3,7 +3,7 @@
 use super::own_commits_guard::{held, refusal, unseen_source};
 use super::settle::cancel;
 use super::wait::record_note;
-use super::{Action, Decision, Lane, Transition, gates};
+use super::{Action, Decision, Lane, Transition, WAITING, gates};
 use crate::pipeline::{Environment, Policy};
 use crate::promotion::{GateKind, Phase, Promotion};
 
@@ -18,7 +18,7 @@ pub(super) fn advance(lane: Lane<'_>, policy: &Policy, open: &Promotion, decisio
                 _ => "; merge its change request by hand, or close it",
             };
             let message = format!("{} {}{otherwise}", open.revision, shut.message);
-            decision.note(lane.environment, "WaitingForGate", message);
+            decision.note(lane.environment, WAITING, message);
         } else if held(lane, policy, &open.revision).is_none() {
             decision.allow_merge(open);
         }
@@ -59,13 +59,14 @@ fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut 
             decision.actions.push(Action::Move(Transition { spends_approval: true, ..to }));
             return false;
         }
-        decision.note(lane.environment, "WaitingForGate", format!("{} {message}", open.revision));
+        decision.note(lane.environment, WAITING, format!("{} {message}", open.revision));
         if (&open.gates, &open.message) != (&gates, &message) {
             decision.actions.push(Action::Wait { promotion: open.name.clone(), gates, message });
         }
         return false;
     }
-    if open.gates.iter().any(|gate| !gate.open) && open.gates != gates {
+    let says_that_it_waits = open.phase == Phase::Pending && open.reason == WAITING;
+    if says_that_it_waits || (open.gates.iter().any(|gate| !gate.open) && open.gates != gates) {
         decision.actions.push(Action::Pass { promotion: open.name.clone(), gates });
     }
     true

@@ -1,6 +1,7 @@
-//! What is recorded in an open promotion that waits for something other than its gates. A person may approve it meanwhile, so
-//! that its gates are recorded, too.
+//! What is recorded in an open promotion that waits for something other than its gates. Its gates are recorded, too: a person may
+//! approve it meanwhile.
 
+use super::run_by_targets::TARGET_NOT_READABLE;
 use super::{Action, Decision, Lane, gates};
 use crate::pipeline::Policy;
 use crate::promotion::{Gate, Phase, Promotion};
@@ -20,11 +21,12 @@ pub(super) fn record_wait(
     }
 }
 
-/// Does so with the note of the environment, which may come and go, like the connection to a cluster: only if the record has
-/// no message yet, or other gates.
+/// Records the note of the environment as the cause. A connection to a cluster may come and go: that it is lost is recorded only if
+/// the record has no message yet, or other gates.
 pub(super) fn record_note(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
     let Some(note) = decision.notes.get(&lane.environment.name) else { return };
-    if open.message.is_empty() || open.gates != noted_gates(lane, policy, open) {
+    let may_come_and_go = note.reason == TARGET_NOT_READABLE;
+    if !may_come_and_go || open.message.is_empty() || open.gates != noted_gates(lane, policy, open) {
         let message = note.message.clone();
         record_wait(lane, policy, open, message, decision);
     }

@@ -43,6 +43,22 @@ const OUTAGES: [Outage; 2] = [
 ];
 
 #[test]
+fn a_record_does_not_say_that_the_next_revision_waits() {
+    let mut sim = Simulation::new(&[("dev", &["d"]), ("prod", &["p"])]);
+    sim.policy_of("prod").manual = true;
+    sim.runs("prod", "p", A, Health::Ready);
+    sim.runs("dev", "d", B, Health::Ready);
+    sim.settle();
+    assert_eq!(sim.phases("prod"), ["1.1.0 Pending"]);
+    sim.cannot_be_read("prod", "p");
+    sim.runs("dev", "d", C, Health::Ready);
+    sim.settle();
+    approve(&mut sim);
+    let message = &sim.promotions[0].message;
+    assert!(!message.contains(C), "{message}");
+}
+
+#[test]
 fn a_way_back_is_not_over_while_it_is_unknown_what_runs() {
     for outage in OUTAGES {
         let mut sim = back_from_a_failure();
