@@ -377,13 +377,19 @@ mod tests {
             reconcile_all(state);
             state.pipeline_event(ObjectEvent::Listed(vec![with_condition("old", 6, of_predecessor)], 7));
             reconcile_all(state);
+            // pipeline-controller still runs, and replaces the status that Sluice has written.
+            let key = crate::pipeline_key::PipelineKey { namespace: "apps".into(), name: "old".into() };
+            let stored = StoredVersion { version: 8, is_over_edit: false };
+            state.pipelines.get_mut(&key).unwrap().cached.written(stored);
+            state.pipeline_event(ObjectEvent::Applied(with_condition("old", 9, of_predecessor)));
+            reconcile_all(state);
         });
         let [line] = &lines[..] else { panic!("not one line: {lines:?}") };
         for part in ["INFO", "taken over from pipeline-controller", "pipeline=apps/old ", "approval-key"] {
             assert!(line.contains(part), "{part}: {line}");
         }
         // The other replica takes over after the first one has written the status.
-        standby.pipeline_event(ObjectEvent::Applied(with_condition("old", 8, own)));
+        standby.pipeline_event(ObjectEvent::Applied(with_condition("old", 10, own)));
         let taken_over = logged(&mut standby, |state| {
             gain(state);
             reconcile_all(state);

@@ -165,14 +165,17 @@ mod tests {
         let held = pool.repository(&key(0));
         for n in 0..4 {
             let repository = pool.repository(&key(n));
-            fill(folder.path(), &key(n), 30);
+            fill(folder.path(), &key(n), 20);
             repository.measure();
         }
-        assert_eq!(there(), [0, 1, 2, 3]);
         pool.repository(&key(1));
-        // 120 blocks: the least recently used cache is removed, unless it is in use.
-        pool.repository(&key(4));
-        assert_eq!(there(), [0, 1, 3]);
+        let repository = pool.repository(&key(4));
+        fill(folder.path(), &key(4), 30);
+        repository.measure();
+        assert_eq!(there(), [0, 1, 2, 3, 4]);
+        // 110 blocks: the least recently used cache is removed, unless it is in use.
+        pool.repository(&key(5));
+        assert_eq!(there(), [0, 1, 3, 4]);
         drop(held);
         fill(folder.path(), &key(4), 90);
         pool.repository(&key(4)).measure();

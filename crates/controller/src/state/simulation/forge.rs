@@ -477,6 +477,20 @@ impl ControllerSimulation {
         }
     }
 
+    /// A superseded promotion whose change request a person has closed does not start again, not even for a moment.
+    pub(super) fn check_closed_stay_ended(&self) {
+        let mut phases: BTreeMap<String, Phase> = BTreeMap::new();
+        for event in &self.server.log {
+            let HubEvent::Promotion(object) = event else { continue };
+            let name = object.name_any();
+            let before = phases.insert(name.clone(), object.phase());
+            let is_closed = self.forge.ever_closed_by_people.contains(&format!("apps/{name}"));
+            let starts = before == Some(Phase::Superseded)
+                && !matches!(object.phase(), Phase::Superseded | Phase::Rejected);
+            assert!(!(is_closed && starts), "{name} starts again: {}", self.summary());
+        }
+    }
+
     fn was_recorded(&self, number: u64) -> bool {
         let mut log = self.server.log.iter();
         log.any(|event| matches!(event, HubEvent::Promotion(object) if recorded(object, number).is_some()))

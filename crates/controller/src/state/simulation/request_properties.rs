@@ -268,6 +268,7 @@ fn a_change_request_that_was_closed_before_its_promotion_was_superseded_is_a_rej
         simulation.settle();
         simulation.check_requests();
         simulation.check_rejections();
+        simulation.check_closed_stay_ended();
         assert!(simulation.summary().contains("was closed and not merged"), "{}", simulation.summary());
     }
 }
