@@ -35,8 +35,8 @@ impl SlotUse {
         self.used(namespace, now) > MAX_QUICK
     }
 
-    /// Whether the first of two namespaces has held slots for clearly less time lately than the second, which holds one since
-    /// this time.
+    /// Whether the first of two namespaces has held slots for clearly less time lately than the second, which has held one for
+    /// `held_now`.
     pub(crate) fn is_clearly_less(
         &self,
         (first, second): (&str, &str),

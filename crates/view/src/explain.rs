@@ -252,7 +252,8 @@ fn rejected(revision: &str, here: &str, message: &str) -> String {
 }
 
 /// The failures that usually end without a person.
-const ENDS_ALONE: [&str; 5] = ["BranchContended", "EventUnanswered", "Stopped", "Timeout", "Unreachable"];
+const ENDS_ALONE: [&str; 6] =
+    ["BranchContended", "EventUnanswered", "GaveWay", "Stopped", "Timeout", "Unreachable"];
 /// The failures that another try would only meet again: the server's limit, a suspension, or a closed gate.
 const RETRY_IS_USELESS: [&str; 2] = ["RateLimited", "Stopped"];
 /// How often a failure of `ENDS_ALONE` is tried again before a person has to look: for about a minute.

@@ -1,6 +1,6 @@
 //! Sends status writes. Each write names the version of the object that its status was composed for: a status that
 //! someone else has written since is never replaced unnoticed, however late the write arrives. After an edit of the object, it
-//! names the spec and the status that the object had then, so that a loop of edits cannot keep it out.
+//! names the spec and the status that the object had then, so that edits of labels, or of the spec to and fro, cannot keep it out.
 //!
 //! A write is a JSON patch (RFC 6902) with one operation for each field of the status that hook calls do not write. It is no
 //! server-side apply, because an apply leaves fields that another manager owns, too, and `managedFields` may be written by

@@ -162,7 +162,8 @@ impl GitError {
             GitError::HostKey { .. } => "HostKeyUnknown",
             GitError::Redirected { .. } => "Redirected",
             GitError::TooManyCalls { .. } => "RateLimited",
-            GitError::TooManyRuns { .. } | GitError::GaveWay { .. } => "TooManyRuns",
+            GitError::TooManyRuns { .. } => "TooManyRuns",
+            GitError::GaveWay { .. } => "GaveWay",
             GitError::Rejected { .. } | GitError::RefInTheWay { .. } => "PushRejected",
             GitError::Contended { .. } => "BranchContended",
             GitError::NoCredential { .. } => "MissingCredential",
@@ -196,7 +197,7 @@ const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Sec
 
 /// The phrases of a run that a limit has ended. Signals 24 and 25 are the limits for processor time and for the size of a
 /// file. Signal 11 is the end of git's stack, by a tree in a tree in a tree.
-const LIMIT_PHRASES: &str = "out of memory|cannot allocate memory|died of signal 24|died of signal 25|file too large\
+const LIMIT_PHRASES: &str = "died of signal 24|died of signal 25|file too large\
                              |died of signal 11";
 
 /// Makes the error of a repository whose git printed this.
@@ -257,19 +258,28 @@ pub(super) fn visible(line: &str) -> String {
     line.chars().filter(|c| !is_unsafe(*c)).collect()
 }
 
-/// Whether a process ran out of memory. Of lines that git marks as the server's, none counts; a server of ssh may write others.
+/// Whether a process on this machine ran out of memory, by the words of git, ssh, gpg and Sluice. A line with the words of a
+/// server begins with other words, except over SSH.
 pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
-    let is_meant =
-        |line: &str| ["out of memory", "cannot allocate memory"].iter().any(|phrase| line.contains(phrase));
-    let text = stderr.lower();
-    let mut lines = text.lines().map(|line| line.strip_prefix("fatal: ").unwrap_or(line));
-    lines.any(|line| !line.starts_with(OF_SERVER) && !line.starts_with(ERROR_OF_SERVER) && is_meant(line))
+    const BEGINNINGS: [&str; 5] = [
+        "out of memory",
+        "inflate: out of memory",
+        "mmap failed: cannot allocate memory",
+        "xmalloc: out of memory",
+        "gpg: out of memory",
+    ];
+    let without_level = |line: &str| {
+        line.strip_prefix("fatal: ").or(line.strip_prefix("error: ")).unwrap_or(line).to_string()
+    };
+    stderr
+        .lower()
+        .lines()
+        .map(without_level)
+        .any(|line| BEGINNINGS.iter().any(|words| line.starts_with(words)))
 }
 
 /// How git marks the lines of the server in its output.
 pub(super) const OF_SERVER: &str = "remote:";
-/// How git marks the error that the server has sent instead of an answer (gitprotocol-pack(5): `error-line`).
-const ERROR_OF_SERVER: &str = "remote error:";
 
 /// Returns the error for the error output of git.
 pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitError {
@@ -283,6 +293,7 @@ pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitEr
     }
     let (doing, has) =
         (doing.to_string(), |phrases: &str| phrases.split('|').any(|phrase| lower.contains(phrase)));
+    let is_limited = has(LIMIT_PHRASES) || is_out_of_memory(words);
     match PHRASES.iter().find(|(phrases, _)| has(phrases)) {
         // What a local run says if it may not connect to fetch an object (`transport_check_allowed` in transport.c).
         _ if has("transport '") && has("' not allowed") && !matches!(&*doing, "fetch" | "push") => {
@@ -290,10 +301,10 @@ pub(super) fn read(repository: &str, doing: &str, words: &ForeignWords) -> GitEr
             GitError::Failed { repository, doing, says: says.into() }
         }
         // The list of refs is the only one without a limit that a fetch or a push keeps in growing memory.
-        _ if has(LIMIT_PHRASES) && matches!(&*doing, "fetch" | "push") && has("realloc failed") => {
+        _ if is_limited && matches!(&*doing, "fetch" | "push") && has("realloc failed") => {
             GitError::TooManyRefs { repository, doing, says }
         }
-        _ if has(LIMIT_PHRASES) => GitError::TooLarge { repository, doing, says },
+        _ if is_limited => GitError::TooLarge { repository, doing, says },
         Some((_, error)) => error(repository, says),
         None => GitError::Failed { repository, doing, says },
     }
@@ -398,6 +409,10 @@ mod tests {
             ("out of memory: all runs of git together took more than Sluice gives them", true),
             ("remote: fatal: Out of memory, malloc failed", false),
             ("fatal: remote error: out of memory", false),
+            ("fatal: invalid ls-refs response: out of memory", false),
+            ("fatal: expected 'packfile', received 'out of memory'", false),
+            ("fatal: protocol error: unexpected 'out of memory'", false),
+            ("error: remote unpack failed: Cannot allocate memory", false),
             ("error: failed to push some refs", false),
         ] {
             let words = stderr(format!("Cloning into 'x'...\n{line}\n"), str::to_string);

@@ -23,8 +23,13 @@ const SMALL_PROCESS: u64 = 64 * 1024;
 /// How often the memory of all runs is measured. A process uses about 25 MiB of new memory in this time.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// For how long the large run never gives way: the push of a repository of 450,000 files takes less.
+/// For how long the large run does not give way: the push of a repository of 450,000 files takes less.
 const UNDISTURBED: Duration = Duration::from_secs(5);
+/// The same after it gave way some times in a row. The first fetch of a large repository over a slow network takes longer than
+/// [`UNDISTURBED`], and would never end if others always waited.
+const MAX_UNDISTURBED: Duration = Duration::from_secs(30);
+/// How many times the time is doubled, at most.
+const MAX_DOUBLINGS: u32 = 3;
 
 /// How often the large run looks whether it has to give way.
 const GIVE_WAY_INTERVAL: Duration = Duration::from_millis(250);
@@ -46,10 +51,20 @@ impl RunSize {
     }
 }
 
+/// The slot of the large run.
+#[derive(Debug)]
+pub(super) struct LargeSlot {
+    slot: Slot,
+    /// For how long it does not give way.
+    undisturbed: Duration,
+}
+
 /// The memory of all runs.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     large: Arc<FairQueue>,
+    /// How many times in a row the large runs of each namespace gave way. Namespaces without any are absent.
+    gave_way: Mutex<HashMap<String, u32>>,
     runs: Mutex<Runs>,
 }
 
@@ -90,12 +105,27 @@ impl Drop for Measured {
 
 impl MemoryBudget {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(MemoryBudget { large: FairQueue::new(1), runs: Mutex::default() })
+        let (gave_way, runs) = Default::default();
+        Arc::new(MemoryBudget { large: FairQueue::new(1), gave_way, runs })
     }
 
     /// Waits for the slot of the large run.
-    pub(super) async fn large(&self, pipeline: &str) -> Slot {
-        self.large.acquire(pipeline).await
+    pub(super) async fn large(&self, pipeline: &str) -> LargeSlot {
+        let slot = self.large.acquire(pipeline).await;
+        let gave_way = lock(&self.gave_way).get(namespace(pipeline)).copied().unwrap_or_default();
+        let undisturbed = UNDISTURBED.saturating_mul(1 << gave_way).min(MAX_UNDISTURBED);
+        LargeSlot { slot, undisturbed }
+    }
+
+    /// Notes how a large run has ended: after it gave way, the next one of its namespace gets more time.
+    pub(super) fn large_ended(&self, pipeline: &str, gave_way: bool) {
+        let mut times = lock(&self.gave_way);
+        if gave_way {
+            let times = times.entry(namespace(pipeline).into()).or_default();
+            *times = (*times + 1).min(MAX_DOUBLINGS);
+        } else {
+            times.remove(namespace(pipeline));
+        }
     }
 
     /// Measures the memory of a process group from now on.
@@ -189,13 +219,14 @@ fn private_memory(groups: &HashSet<i32>) -> HashMap<i32, u64> {
     taken
 }
 
-/// Waits until the large run has had some time, and has to give way. A server can keep a run for as long as it likes, and a
-/// repository can have any size.
-pub(super) async fn must_give_way(large: Option<&Slot>) {
-    let Some(slot) = large else { return std::future::pending().await };
-    tokio::time::sleep(UNDISTURBED).await;
-    while !slot.should_give_way() {
-        tokio::time::sleep(GIVE_WAY_INTERVAL).await;
+impl LargeSlot {
+    /// Waits until the large run has had some time, and has to give way. A server can keep a run for as long as it likes, and a
+    /// repository can have any size.
+    pub(super) async fn must_give_way(&self) {
+        tokio::time::sleep(self.undisturbed).await;
+        while !self.slot.should_give_way() {
+            tokio::time::sleep(GIVE_WAY_INTERVAL).await;
+        }
     }
 }
 
@@ -214,7 +245,7 @@ mod tests {
     async fn the_large_run_gives_way_to_a_namespace_that_has_had_less_time() {
         let memory = MemoryBudget::new();
         let slot = memory.large("hostile/app").await;
-        let mut ends = Box::pin(must_give_way(Some(&slot)));
+        let mut ends = Box::pin(slot.must_give_way());
         let mut same = Box::pin(memory.large("hostile/other"));
         assert!((&mut same).now_or_never().is_none());
         assert!(!within(120, &mut ends).await, "no other namespace waits");
@@ -227,15 +258,15 @@ mod tests {
         // Its next run is ended after five seconds; that of the quiet one is not ended for it.
         let slot = quiet.await;
         tokio::time::sleep(Duration::from_secs(4)).await;
-        assert!(!slot.should_give_way());
+        assert!(!slot.slot.should_give_way());
         drop(slot);
         let slot = same.await;
-        let mut ends = Box::pin(must_give_way(Some(&slot)));
+        let mut ends = Box::pin(slot.must_give_way());
         let mut quiet = Box::pin(memory.large("quiet/app"));
         assert!((&mut quiet).now_or_never().is_none());
         assert!(!within(4, &mut ends).await && within(2, &mut ends).await);
         drop(quiet);
-        assert!(!slot.should_give_way(), "it waits no more");
+        assert!(!slot.slot.should_give_way(), "it waits no more");
     }
 
     #[test]
@@ -261,6 +292,36 @@ mod tests {
                 runs.iter().map(|(namespace, size, mib)| (run(namespace, *size), mib << 10)).collect();
             let all = all.iter().enumerate().map(|(at, (run, kib))| (at as i32, run, *kib)).collect();
             assert_eq!(excess(all), expected, "{runs:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_run_ends_although_others_always_wait() {
+        let memory = MemoryBudget::new();
+        let work = async |pipeline: &str, seconds: u64| {
+            let slot = memory.large(pipeline).await;
+            let gave_way = tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(seconds)) => false,
+                () = slot.must_give_way() => true,
+            };
+            memory.large_ended(pipeline, gave_way);
+            !gave_way
+        };
+        let others = (0..4).map(async |_| {
+            while tokio::time::timeout(Duration::from_secs(60), work("others/app", 0)).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let long = async {
+            let mut tries = 1;
+            while !work("long/app", 20).await {
+                tries += 1;
+            }
+            tries
+        };
+        tokio::select! {
+            tries = long => assert!((2..6).contains(&tries), "{tries}"),
+            _ = futures::future::join_all(others) => panic!("the others have ended"),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::process::{ChildStdout, Command};
 use super::access::RepositoryAccess;
 use super::error::{self, GitError, GitResult};
 use super::limits::{self, MAX_OUTPUT_BYTES, ProcessLimits};
-use super::memory_budget::{MemoryBudget, RunSize, must_give_way};
+use super::memory_budget::{LargeSlot, MemoryBudget, RunSize};
 use super::process_group::ProcessGroup;
 use super::stale_locks::remove_stale_locks;
 use crate::edit_slots::EditSlots;
@@ -296,7 +296,9 @@ impl Git {
             // Only one run at a time uses a cache: the locks are those of the run that was ended.
             let _ = remove_stale_locks(call.dir, 0);
         }
-        self.run_once(call, read, Some(&slot)).await
+        let ended = self.run_once(call, read, Some(&slot)).await;
+        self.memory.large_ended(&call.access.pipeline, matches!(ended, Err(GitError::GaveWay { .. })));
+        ended
     }
 
     async fn run_small<T, F: Future<Output = std::io::Result<T>>>(
@@ -334,7 +336,7 @@ impl Git {
         &self,
         call: &GitRun<'_>,
         read: impl FnOnce(ChildStdout) -> F,
-        large: Option<&Slot>,
+        large: Option<&LargeSlot>,
     ) -> GitResult<EndedRun<T>> {
         let size = if large.is_some() { RunSize::Large } else { RunSize::Small };
         // Not before the wait for a slot, which may take minutes.
@@ -347,13 +349,19 @@ impl Git {
         let measured = group.pid().map(|pid| self.memory.measure(pid, &call.access.pipeline, size));
         let timeout = if call.remote { self.timeout } else { self.timeout.min(LOCAL_TIMEOUT) };
         let talk = converse(&mut group, &call.input, read);
+        let give_way = async {
+            match large {
+                Some(slot) => slot.must_give_way().await,
+                None => std::future::pending().await,
+            }
+        };
         let ended = tokio::select! {
             ended = tokio::time::timeout(timeout, talk) => ended.map_err(|_| {
                 let repository = call.access.name().to_string();
                 GitError::Timeout { repository, doing: call.doing(), after: timeout }
             }),
             () = call.must_end() => Err(GitError::Revoked),
-            () = must_give_way(large) => {
+            () = give_way => {
                 Err(GitError::GaveWay { repository: call.access.name().to_string(), doing: call.doing() })
             }
         };
@@ -528,7 +536,7 @@ mod tests {
         let git = Git::new(folder.path().into(), 4, LOCAL_TIMEOUT, 1 << 20, false);
         let of = |pipeline: &str| access(pipeline, "https://127.0.0.1:1/a/b.git", folder.path());
         let [of_hostile, of_quiet] = ["hostile/app", "quiet/app"].map(of);
-        // The first run needs more memory, and the second one does this.
+        // The first run needs more memory, and the second one does what `then` says.
         let run = |access, files: &Path, then: &str| {
             let first = ": > again; echo 'fatal: Out of memory, malloc failed' >&2; exit 128";
             let script = format!("cd {} && test -e again && {then}; {first}", files.display());

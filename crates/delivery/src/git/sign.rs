@@ -299,13 +299,15 @@ fn askpass(folder: &Path) -> std::io::Result<tempfile::TempPath> {
     Ok(file.into_temp_path())
 }
 
-/// Why none of the keys in a list can sign, if it is their age or their owner's wish. In a line of a key (`sec`) or a subkey (`ssb`),
-/// the second field is the validity, and the twelfth has an `s` if the key can sign (doc/DETAILS of GnuPG).
+/// Says why no key in a list can sign, if all have expired or are revoked. In a line of a key (`sec`) or a subkey (`ssb`), the
+/// second field is the validity, the twelfth has an `s` if the key can sign, and the fifteenth is `#` if the Secret has only its
+/// public half (doc/DETAILS of GnuPG).
 fn unusable(list: &str) -> Option<&'static str> {
     let keys = list.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let signing = keys.filter(|fields| {
         matches!(fields.first(), Some(&("sec" | "ssb")))
             && fields.get(11).is_some_and(|can| can.contains('s'))
+            && fields.get(14) != Some(&"#")
     });
     let validities: Vec<&str> = signing.filter_map(|fields| fields.get(1).copied()).collect();
     match &validities[..] {

@@ -188,6 +188,12 @@ pub const FAILURES: &[Case] = &[
     ),
     case(
         REPOSITORY,
+        "GaveWay",
+        Shown::Phase("Promoting"),
+        "https://git.example.com/fleet.git: git fetch needs much memory, which one run has at a time, and was ended because others waited for it; a later try can succeed",
+    ),
+    case(
+        REPOSITORY,
         "BranchContended",
         Shown::Phase("Promoting"),
         "https://git.example.com/fleet.git: other writers pushed to main first, 8 times in a row; a later try can succeed",
