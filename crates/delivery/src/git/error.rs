@@ -268,14 +268,13 @@ pub(super) fn is_out_of_memory(stderr: &ForeignWords) -> bool {
         "xmalloc: out of memory",
         "gpg: out of memory",
     ];
-    let without_level = |line: &str| {
-        line.strip_prefix("fatal: ").or(line.strip_prefix("error: ")).unwrap_or(line).to_string()
+    let is_own = |line: &str| {
+        let text = line.strip_prefix("fatal: ").or(line.strip_prefix("error: ")).unwrap_or(line);
+        // What curl says stands after the address.
+        let is_of_curl = text.starts_with("unable to access '") && text.ends_with("': out of memory");
+        is_of_curl || BEGINNINGS.iter().any(|words| text.starts_with(words))
     };
-    stderr
-        .lower()
-        .lines()
-        .map(without_level)
-        .any(|line| BEGINNINGS.iter().any(|words| line.starts_with(words)))
+    stderr.lower().lines().any(is_own)
 }
 
 /// How git marks the lines of the server in its output.
@@ -407,6 +406,7 @@ mod tests {
             ("fatal: Out of memory, malloc failed (tried to allocate 9 bytes)", true),
             ("error: mmap failed: Cannot allocate memory", true),
             ("out of memory: all runs of git together took more than Sluice gives them", true),
+            ("fatal: unable to access 'https://git.example.com/a/b.git/': Out of memory", true),
             ("remote: fatal: Out of memory, malloc failed", false),
             ("fatal: remote error: out of memory", false),
             ("fatal: invalid ls-refs response: out of memory", false),
