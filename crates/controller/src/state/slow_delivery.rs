@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use sluice_api::pipeline::Strategy;
 use sluice_api::promotion::{GATES_OPEN, Phase};
+use sluice_core::decide::WAITING;
 
 use super::State;
 use super::entries::Record;
@@ -26,7 +27,9 @@ impl State {
         let (promotion, status) = (record.object(), record.status());
         let in_flight = self.in_flight.get(&(key.clone(), promotion.spec.place()));
         let Some(started) = in_flight.map(|in_flight| in_flight.started) else { return };
-        let is_silent = ["", WAITS].contains(&&*status.message) || status.reason == GATES_OPEN;
+        // What it waited for before its delivery began is over.
+        let is_silent =
+            ["", WAITS].contains(&&*status.message) || [GATES_OPEN, WAITING].contains(&&*status.reason);
         if status.phase != Phase::Pending || !is_silent {
             return;
         }
@@ -118,7 +121,10 @@ mod tests {
                     git.example.com/acme/fleet main does not answer";
         let passed = json!({"phase": "Pending", "reason": GATES_OPEN, "message": "its gates are open"});
         let failed = json!({"phase": "Promoting", "reason": "Unreachable", "message": "no route to host"});
+        let waited = json!({"phase": "Pending", "reason": WAITING, "message": "no target can be read"});
         for (status, seconds, message) in [
+            (waited.clone(), 29, "no target can be read"),
+            (waited, 30, slow),
             (json!({"phase": "Pending"}), 29, ""),
             (json!({"phase": "Pending"}), 30, slow),
             (passed.clone(), 29, "its gates are open"),

@@ -11,9 +11,6 @@ use crate::revision::Revision;
 pub(super) const ADD_WORKLOAD: &str =
     "create it, label it pipelines.weave.works/pipeline, or name it in appRef or workloads of the Pipeline";
 
-/// The reason if no target of an environment can be read.
-pub(super) const TARGET_NOT_READABLE: &str = "TargetNotReadable";
-
 /// Returns true if all targets run the revision, healthily or not. For a target that cannot be read, the revision that it
 /// has run last counts.
 pub(super) fn runs(lane: Lane<'_>, revision: &Revision) -> bool {
@@ -38,7 +35,7 @@ pub(super) fn workloads<'a>(
     if readable.is_empty() {
         let why = shown.first().and_then(|t| t.error.clone()).unwrap_or_default();
         let message = format!("{revision} waits: no target can be read: {why}");
-        decision.note(lane.environment, TARGET_NOT_READABLE, message);
+        decision.note(lane.environment, "TargetNotReadable", message);
         return None;
     }
     let workloads: BTreeSet<(&'a str, &'a str)> = readable.iter().flat_map(|t| t.workloads()).collect();

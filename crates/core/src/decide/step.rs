@@ -65,8 +65,7 @@ fn pass_gates(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut 
         }
         return false;
     }
-    let says_that_it_waits = open.phase == Phase::Pending && open.reason == WAITING;
-    if says_that_it_waits || (open.gates.iter().any(|gate| !gate.open) && open.gates != gates) {
+    if open.gates.iter().any(|gate| !gate.open) && open.gates != gates {
         decision.actions.push(Action::Pass { promotion: open.name.clone(), gates });
     }
     true

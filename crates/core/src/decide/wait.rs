@@ -1,7 +1,6 @@
 //! What is recorded in an open promotion that waits for something other than its gates. Its gates are recorded, too: a person may
 //! approve it meanwhile.
 
-use super::run_by_targets::TARGET_NOT_READABLE;
 use super::{Action, Decision, Lane, gates};
 use crate::pipeline::Policy;
 use crate::promotion::{Gate, Phase, Promotion};
@@ -21,12 +20,11 @@ pub(super) fn record_wait(
     }
 }
 
-/// Records the note of the environment as the cause. A connection to a cluster may come and go: that it is lost is recorded only if
-/// the record has no message yet, or other gates.
+/// Records the note of the environment as the cause, if the record has no message yet, or other gates: the cause may come and go,
+/// like the connection to a cluster.
 pub(super) fn record_note(lane: Lane<'_>, policy: &Policy, open: &Promotion, decision: &mut Decision) {
     let Some(note) = decision.notes.get(&lane.environment.name) else { return };
-    let may_come_and_go = note.reason == TARGET_NOT_READABLE;
-    if !may_come_and_go || open.message.is_empty() || open.gates != noted_gates(lane, policy, open) {
+    if open.message.is_empty() || open.gates != noted_gates(lane, policy, open) {
         let message = note.message.clone();
         record_wait(lane, policy, open, message, decision);
     }
