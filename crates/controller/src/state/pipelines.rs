@@ -232,7 +232,7 @@ pub(super) fn watched_targets(object: &ApiPipeline) -> impl Iterator<Item = &Tar
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use jiff::Timestamp;
     use proptest::prelude::*;
@@ -244,8 +244,9 @@ mod tests {
     use super::super::fixtures::{at, settings, state};
     use super::super::{Input, State};
     use super::ObjectEvent;
+    use crate::pipeline_key::PipelineKey;
     use crate::shard::{ShardChange, Shards, StoredState};
-    use crate::state::status_queue::{StoredVersion, serialize_status};
+    use crate::state::status_queue::{StatusOwner, StoredObject, StoredVersion, serialize_status};
 
     #[test]
     fn an_older_event_does_not_replace_newer_reports() {
@@ -377,11 +378,14 @@ mod tests {
             reconcile_all(state);
             state.pipeline_event(ObjectEvent::Listed(vec![with_condition("old", 6, of_predecessor)], 7));
             reconcile_all(state);
-            // pipeline-controller still runs, and replaces the status that Sluice has written.
-            let key = crate::pipeline_key::PipelineKey { namespace: "apps".into(), name: "old".into() };
-            let stored = StoredVersion { version: 8, is_over_edit: false };
-            state.pipelines.get_mut(&key).unwrap().cached.written(stored);
-            state.pipeline_event(ObjectEvent::Applied(with_condition("old", 9, of_predecessor)));
+            // pipeline-controller still runs, and its status replaces that of Sluice.
+            let old = PipelineKey { namespace: "apps".into(), name: "old".into() };
+            let stored = StoredObject::Pipeline(with_condition("old", 8, of_predecessor));
+            let owner = StatusOwner::Pipeline(old);
+            state.statuses.forget(&owner);
+            state.status_conflict(&owner, stored);
+            state.now.instant += Duration::from_secs(60);
+            state.step(Input::Tick, state.now);
             reconcile_all(state);
         });
         let [line] = &lines[..] else { panic!("not one line: {lines:?}") };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Revision;
-use sluice_core::decide::{Action, Decision, Facts, NewPromotion, Transition, WAITING, decide};
+use sluice_core::decide::{Action, Decision, Facts, NewPromotion, Transition, decide};
 use sluice_core::evidence::Evidence;
 use sluice_core::observed::{Health, Member, ObservedTarget, ObservedTargets};
 use sluice_core::pipeline::{Environment, MinReady, Pipeline, Policy};
@@ -245,13 +245,11 @@ impl Simulation {
                 }
             }
             Action::Move(to) => self.apply_transition(to),
-            Action::Pass { promotion, gates } => {
-                let promotion = self.promotion(&promotion);
-                (promotion.gates, promotion.reason) = (gates, "GatesOpen".into());
-            }
+            Action::Pass { promotion, gates } => self.promotion(&promotion).gates = gates,
             Action::Wait { promotion, gates, message } => {
                 let promotion = self.promotion(&promotion);
-                (promotion.gates, promotion.message, promotion.reason) = (gates, message, WAITING.into());
+                promotion.gates = gates;
+                promotion.message = message;
             }
             Action::Follow { .. } => {}
             Action::FindDelivery { promotion } => self.promotion(&promotion).is_checked = true,

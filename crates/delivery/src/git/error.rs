@@ -197,8 +197,7 @@ const BROKEN_KEY: &str = "cannot be read by ssh: put the whole file into the Sec
 
 /// The phrases of a run that a limit has ended. Signals 24 and 25 are the limits for processor time and for the size of a
 /// file. Signal 11 is the end of git's stack, by a tree in a tree in a tree.
-const LIMIT_PHRASES: &str = "died of signal 24|died of signal 25|file too large\
-                             |died of signal 11";
+const LIMIT_PHRASES: &str = "died of signal 24|died of signal 25|file too large|died of signal 11";
 
 /// Makes the error of a repository whose git printed this.
 type ErrorOfRun = fn(String, String) -> GitError;

@@ -28,8 +28,6 @@ const UNDISTURBED: Duration = Duration::from_secs(5);
 /// The same after it gave way some times in a row. The first fetch of a large repository over a slow network takes longer than
 /// [`UNDISTURBED`], and would never end if others always waited.
 const MAX_UNDISTURBED: Duration = Duration::from_secs(30);
-/// How many times the time is doubled, at most.
-const MAX_DOUBLINGS: u32 = 3;
 
 /// How often the large run looks whether it has to give way.
 const GIVE_WAY_INTERVAL: Duration = Duration::from_millis(250);
@@ -63,8 +61,8 @@ pub(super) struct LargeSlot {
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     large: Arc<FairQueue>,
-    /// How many times in a row the large runs of each namespace gave way. Namespaces without any are absent.
-    gave_way: Mutex<HashMap<String, u32>>,
+    /// For how long the next large run does not give way, of the namespaces whose last one gave way.
+    extended: Mutex<HashMap<String, Duration>>,
     runs: Mutex<Runs>,
 }
 
@@ -105,26 +103,25 @@ impl Drop for Measured {
 
 impl MemoryBudget {
     pub(super) fn new() -> Arc<Self> {
-        let (gave_way, runs) = Default::default();
-        Arc::new(MemoryBudget { large: FairQueue::new(1), gave_way, runs })
+        let (extended, runs) = Default::default();
+        Arc::new(MemoryBudget { large: FairQueue::new(1), extended, runs })
     }
 
     /// Waits for the slot of the large run.
     pub(super) async fn large(&self, pipeline: &str) -> LargeSlot {
         let slot = self.large.acquire(pipeline).await;
-        let gave_way = lock(&self.gave_way).get(namespace(pipeline)).copied().unwrap_or_default();
-        let undisturbed = UNDISTURBED.saturating_mul(1 << gave_way).min(MAX_UNDISTURBED);
+        let undisturbed = lock(&self.extended).get(namespace(pipeline)).copied().unwrap_or(UNDISTURBED);
         LargeSlot { slot, undisturbed }
     }
 
     /// Notes how a large run has ended: after it gave way, the next one of its namespace gets more time.
     pub(super) fn large_ended(&self, pipeline: &str, gave_way: bool) {
-        let mut times = lock(&self.gave_way);
+        let mut extended = lock(&self.extended);
         if gave_way {
-            let times = times.entry(namespace(pipeline).into()).or_default();
-            *times = (*times + 1).min(MAX_DOUBLINGS);
+            let time = extended.entry(namespace(pipeline).into()).or_insert(UNDISTURBED);
+            *time = (*time * 2).min(MAX_UNDISTURBED);
         } else {
-            times.remove(namespace(pipeline));
+            extended.remove(namespace(pipeline));
         }
     }
 
